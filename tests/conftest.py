@@ -85,7 +85,7 @@ def _threads() -> Counter[str]:
 
 def _descriptors() -> Counter[str]:
     held: Counter[str] = Counter()
-    if _DESCRIPTORS.is_dir():
+    if sys.platform == "linux":
         for number in os.listdir(_DESCRIPTORS):
             try:
                 held[os.readlink(_DESCRIPTORS / number)] += 1
@@ -105,7 +105,7 @@ def _children() -> Counter[str]:
 
 
 def _segments() -> Counter[str]:
-    return Counter(os.listdir(_SHARED_MEMORY)) if _SHARED_MEMORY.is_dir() else Counter()
+    return Counter(os.listdir(_SHARED_MEMORY) if sys.platform == "linux" else ())
 
 
 def _in_use_elsewhere(segment: str) -> bool:
