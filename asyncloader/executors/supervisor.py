@@ -1,0 +1,511 @@
+"""The thread that owns the worker processes.
+
+All that concerns a worker (its process, its connection, what it is doing) is touched by this one thread, so none of it
+needs a lock. Others put a command in its queue and wake it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+
+from asyncloader.errors import LoaderClosedError, SharedMemoryError, WorkerCrashedError, WorkerError
+from asyncloader.executors.base import Job, Made
+from asyncloader.executors.blocks import SharedBlock
+from asyncloader.executors.spawn import WorkerProcess, start_process
+from asyncloader.executors.wire import Packed, unpack, unpack_error
+from asyncloader.executors.worker import WorkerOptions, worker_main
+from asyncloader.memory import BlockPool
+from asyncloader.stats import StatsCounter
+
+__all__ = ["Payload", "Supervisor"]
+
+#: A sample is given up when it has ended this many workers in its batch's careful repetitions: a kill that comes from
+#: outside does not hit the same sample again and again.
+CRASHES_PER_SAMPLE = 3
+#: A batch is given up after this many workers that could not say which sample they were at. The first never can.
+CRASHES_PER_BATCH = 5
+#: Workers that end before they are ready, in a row, before the loader gives up.
+FAILED_STARTS = 3
+#: Seconds that workers get to end by themselves at the end.
+STOP_TIMEOUT = 0.5
+#: Blocks grow by this factor over what a batch needed, so that ragged batches do not outgrow them each time.
+GROWTH = 1.125
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What every worker is given at its start, pickled once.
+
+    Attributes
+    ----------
+    packed : Packed
+        The batch maker.
+    block : SharedBlock or None
+        The large arrays in it, which workers map instead of each getting a copy.
+    rest : list of memoryview
+        The arrays, where shared memory is short.
+    """
+
+    packed: Packed
+    block: SharedBlock | None
+    rest: Sequence[memoryview]
+
+
+@dataclass(eq=False)
+class _Assignment:
+    """A job that a worker has."""
+
+    job: Job
+    block: SharedBlock | None
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: WorkerProcess
+    connection: Connection[Any, Any]
+    ready: bool = False
+    jobs: dict[int, _Assignment] = field(default_factory=dict)
+    known: set[int] = field(default_factory=set)
+    expired: bool = False
+
+
+class Supervisor:
+    """Keeps ``num_workers`` processes at work until it is stopped.
+
+    Parameters
+    ----------
+    payload : Payload
+        What the workers are given.
+    num_workers, threads_per_worker : int
+        How many processes, and threads in each.
+    prefetch : int
+        Batches that may be under way, from which the number of shared blocks follows.
+    skips : bool
+        Whether a sample that ends its worker may be left to ``on_error``, or ends the batch.
+    stats : StatsCounter
+        Told of workers that are replaced.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        num_workers: int,
+        threads_per_worker: int,
+        *,
+        prefetch: int,
+        skips: bool,
+        stats: StatsCounter,
+    ) -> None:
+        self._payload = payload
+        self._num_workers = num_workers
+        self._threads = threads_per_worker
+        self._depth = threads_per_worker + 1  # the next batch is there when the one before it is done
+        self._skips = skips
+        self._stats = stats
+        self._numbers = itertools.count()
+        self._workers: list[_Worker] = []
+        self._pending: deque[Job] = deque()
+        self._crashes: dict[Job, list[Any]] = {}
+        self._failed_starts = 0
+        self._failure: Exception | None = None
+        # A consumer that keeps more batches than may be under way gets copies of them, so the blocks are bounded.
+        self._max_loans = prefetch + 2
+        self._pool: BlockPool[SharedBlock] = BlockPool(prefetch + 2, self._forget)
+        self._block_numbers = itertools.count()
+        self._block_size = 0
+        self._commands: deque[Callable[[], None]] = deque()
+        self._awake, self._wake = multiprocessing.Pipe(duplex=False)
+        self._waking = threading.Lock()
+        self._woken = False
+        self._stopping = False
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="asyncloader-supervisor", daemon=True)
+
+    # What other threads call
+
+    def start(self) -> None:
+        """Start the thread, which starts the workers."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._wake.close()
+            self._awake.close()
+            raise WorkerError(f"no thread could be started ({error}): the limit on processes is reached") from error
+
+    def submit(self, job: Job) -> None:
+        """Have a worker make the job's batch."""
+        if not self._command(lambda: self._pending.append(job)):
+            _set(job, LoaderClosedError("the loader is closed; make a new one"))
+
+    def abandon(self, jobs: Sequence[Job]) -> None:
+        """Tell the workers that nobody wants these batches any more."""
+        self._command(lambda: self._tell_abandoned(jobs))
+
+    def end_worker_of(self, job: Job) -> None:
+        """Kill the worker that is at a job; its other jobs are done by another."""
+        self._command(lambda: self._end_worker_of(job))
+
+    def stop(self) -> None:
+        """Have everything end; does not wait."""
+        self._command(self._begin_stop)
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def _command(self, command: Callable[[], None]) -> bool:
+        """Have the thread do something; False if it has ended."""
+        with self._waking:
+            if self._ended:
+                return False
+            self._commands.append(command)
+            if not self._woken:
+                self._woken = True
+                self._wake.send_bytes(b"\0")
+            return True
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._keep_workers()
+                self._assign()
+                self._wait()
+        except Exception as error:  # a fault of ours must reach the consumer, not leave it waiting
+            self._failure = WorkerError(f"the supervisor of the worker processes failed: {error!r}")
+            self._failure.__cause__ = error
+        finally:
+            self._end()
+
+    def _wait(self) -> None:
+        sources: list[Any] = [self._awake]
+        for worker in self._workers:
+            sources += [worker.connection, worker.process.sentinel]
+        ready = set(wait(sources))
+        if self._awake in ready:
+            with self._waking:
+                self._awake.recv_bytes()
+                self._woken = False
+        while self._commands:
+            self._commands.popleft()()
+        for worker in list(self._workers):
+            alive = True
+            if worker.connection in ready or worker.process.sentinel in ready:
+                alive = self._receive(worker)
+            if not alive or worker.process.sentinel in ready:
+                self._bury(worker)
+
+    def _receive(self, worker: _Worker) -> bool:
+        """Take all that a worker has sent; False if it will send no more."""
+        try:
+            while worker.connection.poll():
+                self._handle(worker, *worker.connection.recv())
+        except (EOFError, OSError):
+            return False
+        return True
+
+    def _keep_workers(self) -> None:
+        while len(self._workers) < self._num_workers and self._failure is None:
+            try:
+                self._start_worker()
+            except (WorkerError, SharedMemoryError) as error:
+                if not self._workers:
+                    self._fail(error)
+                else:
+                    self._num_workers = len(self._workers)  # fewer workers give the same batches
+                return
+
+    def _start_worker(self) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        number = next(self._numbers)
+        try:
+            process = start_process(
+                worker_main, (theirs, WorkerOptions(number, self._threads)), f"asyncloader-{number}"
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        worker = _Worker(process, ours)
+        self._workers.append(worker)
+        payload = self._payload
+        try:
+            ours.send((payload.packed, payload.block is not None, [part.nbytes for part in payload.rest]))
+            if payload.block is not None:
+                payload.block.send(ours, process.pid or 0)
+            for part in payload.rest:
+                ours.send_bytes(part)
+        except OSError:
+            process.kill()  # if it has not ended already
+
+    def _assign(self) -> None:
+        """Give waiting jobs to the workers that have the fewest."""
+        if self._failure is not None:
+            self._fail(self._failure)
+        while self._pending:
+            free = [worker for worker in self._workers if worker.ready and len(worker.jobs) < self._depth]
+            if not free:
+                return
+            job = self._pending.popleft()
+            if job.abandoned or job.future.cancelled():
+                self._crashes.pop(job, None)
+                continue
+            if not job.future.running() and not job.future.set_running_or_notify_cancel():
+                continue
+            self._give(min(free, key=lambda worker: len(worker.jobs)), job)
+
+    def _give(self, worker: _Worker, job: Job) -> None:
+        block = self._take_block()
+        number = next(self._numbers)
+        worker.jobs[number] = _Assignment(job, block)
+        try:
+            if block is not None and block.number not in worker.known:
+                worker.connection.send(("map", block.number))
+                block.send(worker.connection, worker.process.pid or 0)
+                worker.known.add(block.number)
+            fields = (job.number, job.epoch, job.positions, job.payloads, job.failed)
+            worker.connection.send(("job", number, job.careful, block.number if block else None, *fields))
+        except OSError:
+            worker.process.kill()  # if it has not ended already; the job is given to another
+
+    def _handle(self, worker: _Worker, kind: str, *content: Any) -> None:
+        if kind == "ready":
+            worker.ready = True
+            self._failed_starts = 0
+        elif kind == "failed":
+            self._fail(unpack_error(content[0]))
+        elif kind == "at":
+            worker.jobs[content[0]].job.active[0] = content[1]
+        elif kind == "made":
+            self._deliver(worker, *content)
+        else:
+            assignment = worker.jobs.pop(content[0])
+            self._give_back(assignment.block)
+            self._crashes.pop(assignment.job, None)
+            if kind == "error":
+                _set(assignment.job, unpack_error(content[1]))
+            elif not assignment.job.abandoned:  # abandoned there, but by mistake: nobody may be left waiting
+                self._pending.appendleft(assignment.job)
+
+    def _deliver(self, worker: _Worker, number: int, packed: Packed) -> None:
+        rest = []
+        for start, size in packed.places:
+            if start is None:
+                buffer = bytearray(size)
+                worker.connection.recv_bytes_into(buffer)
+                rest.append(buffer)
+        assignment = worker.jobs.pop(number)
+        job, block = assignment.job, assignment.block
+        self._crashes.pop(job, None)
+        if packed.needed > self._block_size:
+            self._block_size = int(packed.needed * GROWTH)
+        memory: Any = None
+        if block is not None:
+            memory = np.frombuffer(block.memory, np.uint8)
+            if job.abandoned or all(start is None for start, _ in packed.places):
+                self._give_back(block)
+            elif self._pool.loans() >= self._max_loans:
+                memory = bytearray(memory[: packed.needed])
+                self._give_back(block)
+            else:
+                memory = self._pool.lend(block, memory)
+        if job.abandoned:
+            return
+        try:
+            made: Made = unpack(packed, memory, rest)
+        except Exception as error:
+            failure = WorkerError(f"{job.describe()} came from its worker but cannot be unpickled here: {error}")
+            failure.__cause__ = error
+            _set(job, failure)
+        else:
+            _set(job, made)
+
+    # Blocks
+
+    def _take_block(self) -> SharedBlock | None:
+        """Give a block of the size that batches need, or None where the batch must come another way."""
+        size = self._block_size
+        if size == 0:
+            return None
+        block = self._pool.reuse(lambda block: block.size >= size)
+        if block is None:
+            self._pool.discard(lambda block: block.size < size)
+            try:
+                block = SharedBlock(next(self._block_numbers), _round_up(size))
+            except SharedMemoryError as error:
+                self._stats.notice("memory", f"{error}; batches are sent through pipes, which is slower")
+                return None
+        return block
+
+    def _give_back(self, block: SharedBlock | None) -> None:
+        if block is not None:
+            self._pool.give(block)
+
+    def _forget(self, block: SharedBlock) -> None:
+        for worker in self._workers:
+            if block.number in worker.known:
+                worker.known.discard(block.number)
+                _send(worker, ("unmap", block.number))
+
+    # Workers that end
+
+    def _bury(self, worker: _Worker) -> None:
+        """Deal with a worker that has ended: its jobs go to others, the one it was at with caution."""
+        self._workers.remove(worker)
+        worker.process.kill()  # its connection may have ended before it has
+        worker.process.join()
+        code, pid = worker.process.exitcode, worker.process.pid
+        worker.process.close()
+        worker.connection.close()
+        self._stats.add("workers_restarted")
+        if not worker.ready:
+            self._count_failed_start(code)
+        elif not worker.expired:
+            self._stats.notice(
+                "crash",
+                f"a worker process (pid {pid}) ended {_ending(code)} and was replaced; its batches are made again "
+                "(this is said once; stats()['workers_restarted'] counts on)",
+            )
+        assignments = list(worker.jobs.values())
+        for assignment in assignments:
+            self._give_back(assignment.block)
+        jobs: list[Job | None] = [assignment.job for assignment in assignments]
+        if not worker.expired:
+            jobs[: self._threads] = [self._after_crash(a.job, code) for a in assignments[: self._threads]]
+        self._pending.extendleft(job for job in reversed(jobs) if job is not None)
+
+    def _count_failed_start(self, code: int | None) -> None:
+        self._failed_starts += 1
+        if self._failed_starts >= FAILED_STARTS and self._failure is None:
+            self._fail(
+                WorkerCrashedError(
+                    f"{FAILED_STARTS} worker processes in a row ended before they were ready, the last "
+                    f"{_ending(code)}: loading the dataset there ends the process; try it with num_workers=0"
+                )
+            )
+
+    def _after_crash(self, job: Job, code: int | None) -> Job | None:
+        """Decide what becomes of a job that a worker was at when it ended."""
+        position = job.active.pop(0, None)
+        crashes = self._crashes.setdefault(job, [])
+        crashes.append(position)
+        job.careful = True
+        blamed = position is not None and crashes.count(position) >= CRASHES_PER_SAMPLE
+        if not blamed and crashes.count(None) < CRASHES_PER_BATCH:
+            return job
+        del self._crashes[job]
+        if not blamed:
+            _set(
+                job,
+                WorkerCrashedError(f"{job.describe()} ended its worker {len(crashes)} times, the last {_ending(code)}"),
+            )
+            return None
+        error = WorkerCrashedError(
+            f"sample at position {position} ended its worker process {CRASHES_PER_SAMPLE} times, the last "
+            f"{_ending(code)}: its transform or codec crashes, or it takes too much memory (in {job.describe()})",
+            position=position,
+        )
+        if not self._skips:
+            _set(job, error)
+            return None
+        job.failed.update((slot, error) for slot, other in enumerate(job.positions) if other == position)
+        return job
+
+    def _end_worker_of(self, job: Job) -> None:
+        for worker in self._workers:
+            for number, assignment in worker.jobs.items():
+                if assignment.job is job:
+                    worker.expired = True
+                    worker.process.kill()
+                    worker.process.join()
+                    del worker.jobs[number]  # nobody waits for it
+                    self._give_back(assignment.block)
+                    return
+
+    def _tell_abandoned(self, jobs: Sequence[Job]) -> None:
+        gone = set(map(id, jobs))
+        for worker in self._workers:
+            for number, assignment in worker.jobs.items():
+                if id(assignment.job) in gone:
+                    _send(worker, ("abandon", number))
+
+    # The end
+
+    def _fail(self, error: Exception) -> None:
+        """Tell every consumer that there will be no batches."""
+        self._failure = error
+        jobs = [*self._pending, *(a.job for worker in self._workers for a in worker.jobs.values())]
+        self._pending.clear()
+        for job in jobs:
+            _set(job, error)
+
+    def _begin_stop(self) -> None:
+        self._stopping = True
+
+    def _end(self) -> None:
+        self._fail(self._failure or LoaderClosedError("the loader was closed while a batch was awaited"))
+        for worker in self._workers:
+            if worker.jobs or not worker.ready:
+                worker.process.kill()  # it is in the middle of what nobody wants
+            else:
+                _send(worker, ("stop",))
+        deadline = time.monotonic() + STOP_TIMEOUT
+        for worker in self._workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            worker.process.kill()
+            worker.process.join()
+            worker.process.close()
+            worker.connection.close()
+        self._workers.clear()
+        with self._waking:
+            self._ended = True
+            self._wake.close()
+            self._awake.close()
+        while self._commands:  # a job that was submitted meanwhile must not wait for ever
+            self._commands.popleft()()
+        self._fail(LoaderClosedError("the loader is closed; make a new one"))
+
+
+def _set(job: Job, outcome: Made | Exception) -> None:
+    if job.future.done():
+        return
+    if isinstance(outcome, Made):
+        job.future.set_result(outcome)
+    elif job.future.running() or job.future.set_running_or_notify_cancel():
+        job.future.set_exception(outcome)
+
+
+def _send(worker: _Worker, message: tuple[Any, ...]) -> None:
+    with contextlib.suppress(OSError):  # it has ended, which its sentinel tells
+        worker.connection.send(message)
+
+
+def _ending(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"with exit status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "unknown"
+    hint = ", perhaps by the kernel because memory was short" if name == "SIGKILL" else ""
+    return f"by signal {-code} ({name}{hint})"
+
+
+def _round_up(size: int) -> int:
+    unit = 1 << 16  # Windows maps in units of 64 KiB
+    return -(-size // unit) * unit

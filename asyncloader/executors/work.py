@@ -1,0 +1,224 @@
+"""What runs in a worker: positions to a batch."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from asyncloader.collate import takes_memory
+from asyncloader.datasets.base import Dataset, Failure, LoadContext, Location, sample_error
+from asyncloader.errors import AsyncLoaderError
+from asyncloader.executors.base import Job, Made
+from asyncloader.memory import BatchMemory, Empty
+from asyncloader.samplers import sample_seed
+
+__all__ = ["BatchMaker", "JobAbandoned", "OnError", "Slice", "batch_nbytes"]
+
+OnError: TypeAlias = Literal["raise", "skip"] | Callable[[AsyncLoaderError], Any]
+
+
+class JobAbandoned(BaseException):
+    """Ends the work on a batch that nobody wants any more; no handler of a sample's own errors may stop it."""
+
+
+class Slice:
+    """The samples of part of a batch, and what making them cost."""
+
+    def __init__(self, samples: list[Any], context: LoadContext) -> None:
+        self.samples = samples
+        self.context = context
+
+
+class BatchMaker:
+    """Makes batches: reads and decodes the samples, deals with those that fail, collates the rest.
+
+    Parameters
+    ----------
+    dataset : object
+        With ``__getitem__``, and better with ``read_many``; or one of the package's own.
+    collate_fn : callable or None
+        Samples to a batch; None gives the one sample of a batch as it is.
+    on_error : "raise", "skip" or callable
+        What becomes of a sample that fails: the batch fails with it, the batch does without it, or the callable gives
+        a replacement.
+    seed : int
+        Goes into the samples' randomness.
+    seed_globals : bool
+        Whether Python's, numpy's and torch's global generators are seeded for each sample. For workers that run one
+        sample at a time, since the generators are the process's.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        collate_fn: Callable[[list[Any]], Any] | None,
+        on_error: OnError,
+        seed: int,
+        *,
+        seed_globals: bool = False,
+    ) -> None:
+        self.dataset = dataset
+        self.collate_fn = collate_fn
+        self.on_error = on_error
+        self.seed = seed
+        self.seed_globals = seed_globals
+        self._uniform = True
+        self._takes_memory = collate_fn is not None and takes_memory(collate_fn)
+
+    def memory(self, job: Job, empty: Empty) -> BatchMemory:
+        """Make the memory of one batch, for :meth:`load` and :meth:`finish`."""
+        return BatchMemory(len(job.positions), empty, use_rows=self._uniform and self._takes_memory)
+
+    def make(self, job: Job, empty: Empty = np.empty, watch: Callable[[Any], None] | None = None) -> Made:
+        """Make a whole batch in this thread."""
+        memory = self.memory(job, empty)
+        return self.finish(job, memory, [self.load(job, memory, watch=watch)])
+
+    def load(
+        self,
+        job: Job,
+        memory: BatchMemory,
+        start: int = 0,
+        stop: int | None = None,
+        watch: Callable[[Any], None] | None = None,
+    ) -> Slice:
+        """Make the samples ``start`` to ``stop`` of a batch.
+
+        Parameters
+        ----------
+        job : Job
+            The batch.
+        memory : BatchMemory
+            The batch's memory, the same for all its slices.
+        start, stop : int
+            The slice.
+        watch : callable, optional
+            Told each position before its sample is made.
+        """
+        stop = len(job.positions) if stop is None else stop
+        active = job.active
+
+        def before_sample(position: Any) -> None:
+            if job.abandoned:
+                raise JobAbandoned
+            active[start] = position
+            if watch is not None:
+                watch(position)
+            if self.seed_globals:
+                _seed_globals(sample_seed(self.seed, job.epoch, position))
+
+        context = LoadContext(memory, start, self.seed, job.epoch, before_sample=before_sample)
+        slots = [slot for slot in range(start, stop) if slot not in job.failed]
+        if len(slots) < stop - start:
+            memory.use_rows = False  # rows are for slots without gaps
+        positions = [_plain(job.positions[slot]) for slot in slots]
+        payloads = [job.payloads[slot] for slot in slots] if job.payloads is not None else None
+        samples = iter(self._load(positions, payloads, context) if positions else ())
+        active.pop(start, None)
+        known = job.failed
+        settled = [Failure(known[slot]) if slot in known else next(samples) for slot in range(start, stop)]
+        return Slice([self._settle(item) if isinstance(item, Failure) else item for item in settled], context)
+
+    def _load(self, positions: Sequence[Any], payloads: Sequence[object] | None, context: LoadContext) -> list[Any]:
+        dataset = self.dataset
+        if payloads is not None:
+            samples: list[Any] = dataset.load_payloads(payloads, positions, context)
+            return samples
+        if isinstance(dataset, Dataset):
+            return dataset.load_many(positions, context)
+        with context.time_decoding():
+            read_many = getattr(dataset, "read_many", None) or getattr(dataset, "__getitems__", None)
+            if read_many is None or self.seed_globals:
+                return [self._one(position, context) for position in positions]
+            if context.before_sample is not None:
+                context.before_sample(positions[0])
+            try:
+                samples = list(read_many(positions))
+            except Exception as error:
+                # Which of them was it? Asked one by one they tell, if they can be asked so.
+                if not hasattr(dataset, "__getitem__"):
+                    raise sample_error(error, Location(), positions[0], _name(read_many)) from error
+                return [self._one(position, context) for position in positions]
+            if len(samples) != len(positions):
+                raise TypeError(f"{_name(read_many)} gave {len(samples)} samples for {len(positions)} positions")
+            return samples
+
+    def _one(self, position: Any, context: LoadContext) -> Any:
+        try:
+            if context.before_sample is not None:
+                context.before_sample(position)
+            return self.dataset[position]
+        except Exception as error:
+            return Failure(sample_error(error, Location(), position, _name(self.dataset)))
+
+    def _settle(self, failure: Failure) -> Any:
+        """Do with a failed sample what ``on_error`` says."""
+        error = failure.error
+        if self.on_error == "raise":
+            raise error
+        if self.on_error == "skip":
+            return failure
+        assert isinstance(error, AsyncLoaderError)
+        return self.on_error(error)
+
+    def finish(self, job: Job, memory: BatchMemory, slices: list[Slice]) -> Made:
+        """Collate the slices of a batch, given in order."""
+        start = time.perf_counter()
+        samples = [sample for part in slices for sample in part.samples]
+        skipped = [str(sample.error) for sample in samples if isinstance(sample, Failure)]
+        if skipped:
+            samples = [sample for sample in samples if not isinstance(sample, Failure)]
+        batch: Any = None
+        if samples:
+            if self.collate_fn is None:
+                [batch] = samples
+            elif self._takes_memory:
+                batch = self.collate_fn(samples, memory)  # type: ignore[call-arg]
+                self._uniform = memory.use_rows
+            else:
+                batch = self.collate_fn(samples)
+        return Made(
+            batch,
+            len(samples),
+            batch_nbytes(batch),
+            skipped,
+            reading=sum(part.context.reading for part in slices),
+            decoding=sum(part.context.decoding for part in slices),
+            collating=time.perf_counter() - start,
+        )
+
+
+def batch_nbytes(batch: Any) -> int:
+    """Count the bytes of the arrays, tensors and byte strings in a batch."""
+    nbytes = getattr(batch, "nbytes", None)
+    if isinstance(nbytes, int):
+        return nbytes
+    if isinstance(batch, bytes | bytearray | str):
+        return len(batch)
+    if isinstance(batch, Mapping):
+        return sum(map(batch_nbytes, batch.values()))
+    if isinstance(batch, list | tuple):
+        return sum(map(batch_nbytes, batch))
+    return 8
+
+
+def _name(thing: object) -> str:
+    return getattr(thing, "__qualname__", None) or type(thing).__name__
+
+
+def _seed_globals(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the global generator is what the user's transform draws from
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+
+
+def _plain(position: Any) -> Any:
+    """Give numpy's integers as Python's, which datasets of lists and dicts can be asked for."""
+    return position.item() if isinstance(position, np.integer) else position
