@@ -1,0 +1,147 @@
+"""DataLoader: the same loader for a plain ``for``, on an event loop in a background thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from asyncloader.loader import AsyncDataLoader
+from asyncloader.pipeline import BatchStream
+from asyncloader.stats import LoaderStats
+
+__all__ = ["DataLoader"]
+
+T = TypeVar("T")
+
+
+class DataLoader:
+    """Loads batches for a plain ``for``, in scripts, in threads, and where an event loop is running already.
+
+    It takes the arguments of :class:`AsyncDataLoader`, works the same way, and gives the same batches.
+    """
+
+    def __init__(self, dataset: Any, batch_size: int | None = 1, **arguments: Any) -> None:
+        self._loader = AsyncDataLoader(dataset, batch_size, **arguments)
+        self._thread = _LoopThread()
+        # The garbage collector runs this in any thread, the loop's own included, so it must not wait.
+        self._finalizer = weakref.finalize(self, _LoopThread.stop, self._thread, self._loader.aclose)
+
+    @property
+    def dataset(self) -> Any:
+        """The dataset given."""
+        return self._loader.dataset
+
+    def __len__(self) -> int:
+        """Give the number of batches in the next pass."""
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin a pass."""
+        return _SyncStream(self._loader.__aiter__(), self._thread)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next pass is."""
+        self._loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say where the consumer is; see :meth:`AsyncDataLoader.state_dict`."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` was taken, with the next pass."""
+        self._loader.load_state_dict(state)
+
+    def stats(self) -> LoaderStats:
+        """Say where the time went; see :meth:`AsyncDataLoader.stats`."""
+        return self._loader.stats()
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._loader.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all passes, end the workers, and free what they held."""
+        if self._finalizer.detach():
+            self._thread.run(self._loader.aclose())
+            self._thread.stop()
+            self._thread.join()
+
+
+class _SyncStream:
+    """One pass, by ``next``."""
+
+    def __init__(self, stream: BatchStream, thread: _LoopThread) -> None:
+        self._stream = stream
+        self._thread = thread
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._thread.run(self._stream.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class _LoopThread:
+    """An event loop in a thread of its own, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for what it gives."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="asyncloader-loop", daemon=True
+                )
+                self._thread.start()
+            loop = self._loop
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C while waiting: the coroutine must not go on and take a batch nobody gets
+            future.cancel()
+            raise
+
+    def stop(self, first: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """Have the loop end, after the coroutine that ``first`` makes; does not wait."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(_stop_loop, loop, first)
+
+    def join(self) -> None:
+        """Wait for the thread to end."""
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _stop_loop(loop: asyncio.AbstractEventLoop, first: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+    if first is None:
+        loop.stop()
+    else:
+        loop.create_task(first()).add_done_callback(lambda task: loop.stop())
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
