@@ -19,8 +19,8 @@ class BlockOrder:
 
     The blocks are put in random order, ``max(1, buffer_size // block_size)`` of them fill the buffer, the buffer's
     positions are given in random order until it is empty, and then the next blocks fill it. So during a buffer no more
-    than that number of places of a file are read. A place of the order is computed by itself; neither blocks nor buffers
-    are stored.
+    than that number of places of a file are read. A place of the order is computed by itself; neither blocks nor
+    buffers are stored.
 
     Parameters
     ----------

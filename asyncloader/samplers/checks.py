@@ -19,7 +19,7 @@ def describe(sampler: object) -> str:
     return type(sampler).__qualname__
 
 
-def to_positions(items: Sequence[object] | NDArray[np.int64], length: int, sampler: object) -> NDArray[np.int64]:
+def to_positions(items: Sequence[object] | NDArray[np.integer], length: int, sampler: object) -> NDArray[np.int64]:
     """Turn what a sampler gave into an array of positions.
 
     Parameters
@@ -43,20 +43,21 @@ def to_positions(items: Sequence[object] | NDArray[np.int64], length: int, sampl
         An item is not in ``0 .. length - 1``.
     """
     if isinstance(items, np.ndarray) and items.ndim == 1 and items.dtype.kind in "iu":
-        integers: Sequence[int] | NDArray[np.int64] = items
+        integers: Sequence[int] | NDArray[np.integer] = items
     elif _INTEGERS.issuperset(map(type, items)):
         integers = items  # type: ignore[assignment]  # the types were just looked at
     else:
         integers = [_integer(item, sampler) for item in items]
     try:
         positions = np.asarray(integers, dtype=np.int64)
+        fits = not len(positions) or (int(positions.min()) >= 0 and int(positions.max()) < length)
     except OverflowError:
-        positions = np.fromiter((-1 if not 0 <= item < length else item for item in integers), np.int64, len(integers))
-    if len(positions) and (int(positions.min()) < 0 or int(positions.max()) >= length):
+        fits = False
+    if not fits:
         wrong = next(item for item in integers if not 0 <= item < length)
         raise ValueError(
-            f"{describe(sampler)} gave position {wrong}, but the dataset has {length} samples, at positions "
-            f"0 to {length - 1}; make the sampler for this dataset's length"
+            f"{describe(sampler)} gave position {wrong}, but the dataset has {length} samples, whose positions begin "
+            "at 0; make the sampler for this dataset's length"
         )
     return positions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Division", "LastBatch", "ShortRanks"]
+__all__ = ["Cut", "Division", "LastBatch", "ShortRanks"]
 
 LastBatch = Literal["keep", "discard", "rollover"]
 ShortRanks = Literal["pad", "drop"]
@@ -16,8 +16,8 @@ class Division:
     """The cut of `total` items into steps, in each of which every rank takes `size` of them.
 
     Step after step takes ``size * world_size`` items in their order, so that after k steps exactly the first
-    ``k * size * world_size`` were taken, whatever the world size is. Only the last step can be smaller; every rank takes
-    the same number of items in it too.
+    ``k * size * world_size`` were taken, whatever the world size is. Only the last step can be smaller; every rank
+    takes the same number of items in it too.
 
     Parameters
     ----------
@@ -86,3 +86,31 @@ class Division:
         start = step * self.per_step
         size = self.size if start + self.per_step <= self.used else (self.used - start) // self.world_size
         return start + rank * size, start + (rank + 1) * size
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How sequences of any length are cut, and whose part of each step it is.
+
+    Parameters
+    ----------
+    size, world_size, last_batch, short_ranks
+        As in `Division`.
+    rank : int
+        Who takes a part.
+    """
+
+    size: int
+    rank: int
+    world_size: int
+    last_batch: LastBatch
+    short_ranks: ShortRanks
+
+    @property
+    def per_step(self) -> int:
+        """Items that all ranks together take in a full step."""
+        return self.size * self.world_size
+
+    def divide(self, total: int) -> Division:
+        """Cut a sequence of `total` items."""
+        return Division(total, self.size, self.world_size, self.last_batch, self.short_ranks)

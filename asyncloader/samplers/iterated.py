@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from .division import Division, LastBatch, ShortRanks
+from .division import Cut, Division
 from .plan import Positions
 from .ranges import RangeSet
 
@@ -29,10 +29,8 @@ class IteratedPlan:
         Places, counted over `carry` and `items` together, that were given earlier.
     convert : callable
         Makes a batch of the items of one rank in one step.
-    size, world_size, last_batch, short_ranks
-        As in `Division`.
-    rank : int
-        For whom.
+    cut : Cut
+        How the items are cut, and for whom.
     """
 
     def __init__(
@@ -41,20 +39,11 @@ class IteratedPlan:
         carry: Sequence[object],
         taken: RangeSet,
         convert: Callable[[list[object]], Positions],
-        *,
-        size: int,
-        rank: int,
-        world_size: int,
-        last_batch: LastBatch,
-        short_ranks: ShortRanks,
+        cut: Cut,
     ) -> None:
         self.division: Division | None = None
         self._convert = convert
-        self._rank = rank
-        self._last_batch: LastBatch = last_batch
-        self._short_ranks: ShortRanks = short_ranks
-        self._size = size
-        self._world_size = world_size
+        self._cut = cut
         self._head: list[object] = []  # fills up short ranks; fewer than world_size items are ever missing
         self._rest = _leave_out(self._keep_head(chain(carry, items)), taken)
         self._step = -1
@@ -70,9 +59,9 @@ class IteratedPlan:
             self._advance()
         if self.division is not None and number >= self.division.steps:
             return None
-        division = self.division or self._divide((number + 1) * self._size * self._world_size)
+        division = self.division or self._cut.divide((number + 1) * self._cut.per_step)
         offset = number * division.per_step
-        start, stop = (place - offset for place in division.part(number, self._rank))
+        start, stop = (place - offset for place in division.part(number, self._cut.rank))
         items = self._now[start:stop]
         missing = range(max(start, len(self._now)), stop)
         items += [self._head[(place - len(self._now)) % len(self._head)] for place in missing]
@@ -86,23 +75,20 @@ class IteratedPlan:
         """Move on by one step and read the one after it, so that the last step is known to be the last."""
         self._now = self._read_step() if self._next is None else self._next
         self._step += 1
-        per_step = self._size * self._world_size
+        per_step = self._cut.per_step
         self._next = self._read_step() if len(self._now) == per_step else []
         if self.division is None and len(self._next) < per_step:
-            division = self._divide(self._step * per_step + len(self._now) + len(self._next))
+            division = self._cut.divide(self._step * per_step + len(self._now) + len(self._next))
             start, stop = division.left
             self._left = (self._now + self._next)[start - self._step * per_step : stop - self._step * per_step]
             self.division = division  # after what goes with it: another thread may look
 
     def _read_step(self) -> list[object]:
-        return list(islice(self._rest, self._size * self._world_size))
-
-    def _divide(self, total: int) -> Division:
-        return Division(total, self._size, self._world_size, self._last_batch, self._short_ranks)
+        return list(islice(self._rest, self._cut.per_step))
 
     def _keep_head(self, items: Iterable[object]) -> Iterator[object]:
         for item in items:
-            if len(self._head) < self._world_size - 1:
+            if len(self._head) < self._cut.world_size - 1:
                 self._head.append(item)
             yield item
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WORD", "derive_key", "hash_indexes", "mix64"]
+__all__ = ["WORD", "derive_key", "epoch_key", "hash_indexes", "mix64"]
 
 WORD = 1 << 64
 _MASK = WORD - 1
 _GAMMA = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio, odd: the step of SplitMix64
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
+_ORDER = 0x6F72646572  # what the key is for
 
 
 def mix64(value: int) -> int:
@@ -44,6 +45,11 @@ def derive_key(*words: int) -> int:
     for word in words:
         key = mix64(key + word + _GAMMA)
     return key
+
+
+def epoch_key(seed: int, epoch: int) -> int:
+    """Give the key of all random choices about an epoch's order."""
+    return derive_key(_ORDER, seed, epoch)
 
 
 def hash_indexes(key: int, indexes: NDArray[np.uint64]) -> NDArray[np.uint64]:

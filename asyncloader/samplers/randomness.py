@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.random.bit_generator import ISpawnableSeedSequence
@@ -49,7 +48,8 @@ def sample_rng(seed: int, epoch: int, position: object) -> np.random.Generator:
         A PCG64 whose whole state is mixed from the three. It takes some microseconds to make.
     """
     key = derive_key(_GENERATOR, seed, epoch, _word(position))
-    return np.random.Generator(np.random.PCG64(_MixedSeed([derive_key(key, number) for number in range(4)])))
+    mixed = _MixedSeed([derive_key(key, number) for number in range(4)])
+    return np.random.Generator(np.random.PCG64(mixed))  # type: ignore[arg-type]  # NumPy's stubs leave out ISeedSequence
 
 
 def _word(position: object) -> int:
@@ -63,17 +63,14 @@ class _MixedSeed(ISpawnableSeedSequence):
 
     def __init__(self, words: list[int]) -> None:
         self._words = words
-        self._children: np.random.SeedSequence | None = None
+        self._sequence: np.random.SeedSequence | None = None
 
     def generate_state(self, n_words: int, dtype: DTypeLike = np.uint32) -> NDArray[np.uint32 | np.uint64]:
-        if n_words == len(self._words) and dtype is np.uint64:
-            return np.array(self._words, np.uint64)
-        return self._sequence().generate_state(n_words, dtype)
+        """Give PCG64 its 256 bits of state."""
+        return np.array(self._words[:n_words], dtype)
 
-    def spawn(self, n_children: int) -> Sequence[np.random.SeedSequence]:
-        return self._sequence().spawn(n_children)
-
-    def _sequence(self) -> np.random.SeedSequence:
-        if self._children is None:
-            self._children = np.random.SeedSequence(self._words)
-        return self._children
+    def spawn(self, n_children: int) -> list[np.random.SeedSequence]:  # type: ignore[override]  # not of our class
+        """Make seeds for ``Generator.spawn``, other ones at each call."""
+        if self._sequence is None:
+            self._sequence = np.random.SeedSequence(self._words)
+        return self._sequence.spawn(n_children)

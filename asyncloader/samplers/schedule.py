@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from ..errors import StateError
+from .arguments import check_choice, check_integer
 from .blocks import BlockOrder
 from .checks import describe
-from .division import LastBatch, ShortRanks
-from .mixing import WORD
+from .division import Cut, LastBatch, ShortRanks
+from .iterable import IterableSource
+from .mixing import WORD, epoch_key
 from .ordered import OrderedSampler
 from .orders import Order, SequentialOrder, ShuffledOrder
 from .passes import Pass
-from .ranges import RangeSet
-from .sources import CheckedOrder, Cut, IterableSource, OrderSource, Source, epoch_key
+from .resume import check_fits, recut
+from .sources import CheckedOrder, OrderSource, Source
 from .state import VERSION, Progress, Setting, check_setting, progress_from_dict, progress_to_dict
 
 __all__ = ["Schedule", "Shuffle"]
@@ -26,15 +25,14 @@ __all__ = ["Schedule", "Shuffle"]
 Shuffle: TypeAlias = bool | Literal["blocks"]
 
 _LARGEST = 1 << 31
-_ENDLESS = 1 << 62  # more places than any sampler will ever give
 
 
 class Schedule:
     """The order of a dataset's samples and its cut into batches, computed without reading anything.
 
     The same arguments give the same batches, on any machine. In step k of an epoch the `world_size` ranks together take
-    the samples from ``k * batch_size * world_size`` on of one order, so that a run can be resumed with another number of
-    ranks.
+    the samples from ``k * batch_size * world_size`` on of one order, so that a run can be resumed with another number
+    of ranks.
 
     Parameters
     ----------
@@ -82,17 +80,17 @@ class Schedule:
         block_size: int = 128,
         buffer_size: int = 4096,
     ) -> None:
-        _check_choice("shuffle", shuffle, (False, True, "blocks"))
-        _check_choice("last_batch", last_batch, ("keep", "discard", "rollover"))
-        _check_choice("short_ranks", short_ranks, ("pad", "drop"))
+        check_choice("shuffle", shuffle, (False, True, "blocks"))
+        check_choice("last_batch", last_batch, ("keep", "discard", "rollover"))
+        check_choice("short_ranks", short_ranks, ("pad", "drop"))
         shuffle = "blocks" if shuffle == "blocks" else bool(shuffle)
-        length = None if length is None else _integer("length", length, 0, 1 << 62)
-        batch_size = None if batch_size is None else _integer("batch_size", batch_size, 1, _LARGEST)
-        world_size = _integer("world_size", world_size, 1, _LARGEST)
-        rank = _integer("rank", rank, 0, world_size)
-        seed = _integer("seed", seed, 0, WORD)
-        block_size = _integer("block_size", block_size, 1, _LARGEST)
-        buffer_size = _integer("buffer_size", buffer_size, 1, _LARGEST)
+        length = None if length is None else check_integer("length", length, 0, 1 << 62)
+        batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1, _LARGEST)
+        world_size = check_integer("world_size", world_size, 1, _LARGEST)
+        rank = check_integer("rank", rank, 0, world_size)
+        seed = check_integer("seed", seed, 0, WORD)
+        block_size = check_integer("block_size", block_size, 1, _LARGEST)
+        buffer_size = check_integer("buffer_size", buffer_size, 1, _LARGEST)
         if batch_sampler is not None:
             if batch_size != 1 or sampler is not None or shuffle or last_batch != "keep":
                 raise ValueError(
@@ -143,7 +141,7 @@ class Schedule:
         epoch : int
             From 0.
         """
-        epoch = _integer("epoch", epoch, 0, 1 << 63)
+        epoch = check_integer("epoch", epoch, 0, 1 << 63)
         with self._lock:
             if epoch != self._next.epoch:
                 self._next = Progress(epoch, self._world_size, carry=self._next.carry)
@@ -204,9 +202,11 @@ class Schedule:
         for name, value in self._settings.items():
             check_setting(state, name, value)
         progress = progress_from_dict(state, self._length)
-        self._check_fits(progress)
+        total = self._source.total(progress)
+        if total is not None:
+            check_fits(progress, total, self._cut)
         if progress.world_size != self._world_size:
-            progress = self._recut(progress)
+            progress = recut(progress, total, self._cut)
         with self._lock:
             self._next = progress
             self._current = None
@@ -222,42 +222,6 @@ class Schedule:
             at_start = not self._next.given.size and not self._next.taken.size
             if following.epoch > self._next.epoch or (following.epoch == self._next.epoch and at_start):
                 self._next = following
-
-    def _check_fits(self, progress: Progress) -> None:
-        total = self._source.total(progress)
-        if total is None:
-            return
-        if progress.taken.stop > total + progress.taken.size:
-            raise StateError(
-                f"the state's 'earlier_samples' go to {progress.taken.stop}, but epoch {progress.epoch} has only "
-                f"{total + progress.taken.size} samples; load a state of this dataset and sampler"
-            )
-        cut = self._cut
-        steps = Cut(cut.size, 0, progress.world_size, cut.last_batch, cut.short_ranks).divide(total).steps
-        if progress.given.stop > steps:
-            raise StateError(
-                f"the state's 'batches' and 'later_batches' go to {progress.given.stop}, but epoch {progress.epoch} "
-                f"has only {steps} batches; load a state of this dataset and sampler, saved with the same short_ranks"
-            )
-
-    def _recut(self, progress: Progress) -> Progress:
-        """Cut what is left of an epoch anew, for our number of ranks."""
-        if progress.world_size > 1 and progress.given.size > progress.given.first_missing():
-            raise StateError(
-                f"the state was saved with world_size {progress.world_size} and batches given out of order, so what the "
-                f"other ranks were given is not known; resume with world_size={progress.world_size}, "
-                f"not {self._world_size}"
-            )
-        per_step = self._cut.size * progress.world_size
-        rest = progress.taken.missing(_ENDLESS)
-        taken = progress.taken.copy()
-        for start, stop in progress.given:
-            for places in rest.select(start * per_step, stop * per_step):
-                taken.add(*places)
-        whole = self._source.total(progress)
-        if whole is not None:
-            taken = RangeSet((start, min(stop, whole + progress.taken.size)) for start, stop in taken)
-        return Progress(progress.epoch, self._world_size, taken=taken, carry=progress.carry)
 
 
 def _computed(length: int | None, shuffle: Shuffle, seed: int, block_size: int, buffer_size: int) -> OrderSource:
@@ -280,16 +244,3 @@ def _sampled(sampler: Iterable[object], length: int | None) -> Source:
         return OrderSource(sampler.order)
     known = length
     return OrderSource(lambda epoch: CheckedOrder(sampler.order(epoch), known, sampler))
-
-
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}; it is one of {', '.join(map(repr, choices))}")
-
-
-def _integer(name: str, value: int, smallest: int, end: int) -> int:
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is {value!r}; it is an integer")
-    if not smallest <= value < end:
-        raise ValueError(f"{name} is {value!r}; it is from {smallest} to {end - 1}")
-    return operator.index(value)
