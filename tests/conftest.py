@@ -18,7 +18,13 @@ import numpy as np
 import psutil
 import pytest
 import simplejpeg
+from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
+
+# An example may take as long as a busy machine needs; pytest's own limit still ends a hang.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", settings.get_profile("default"), max_examples=20_000)  # --hypothesis-profile=long
+settings.load_profile("default")
 
 # ---------------------------------------------------------------------------------------------------------------------
 # No test forks, unless it says so
@@ -50,6 +56,18 @@ def _never_forks(request: pytest.FixtureRequest) -> Iterator[None]:
     _fork_guard.armed = False
     if _fork_guard.attempts:
         pytest.fail(f"the test forked: {', '.join(_fork_guard.attempts)}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What cannot run here
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if sys.platform == "win32":
+        for item in items:
+            if item.get_closest_marker("posix") is not None:
+                item.add_marker(pytest.mark.skip("needs POSIX signals or processes"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
