@@ -28,18 +28,13 @@ OLDEST_PYTHON = "3.11"
 FRAMEWORKS = ("mxnet", "torch", "jax")
 
 
-def pytest_arguments(session: nox.Session, marks: str) -> list[str]:
+def pytest_arguments(session: nox.Session, framework: str | None = None) -> list[str]:
+    """What makes pytest run the tests of one framework, or all that need none."""
     results = RESULTS / f"{session.name}.xml"
     results.unlink(missing_ok=True)
-    return ["-m", marks, f"--junitxml={results}", *session.posargs]
-
-
-def run_pytest(session: nox.Session, marks: str, *, env: dict[str, str] | None = None) -> None:
-    session.run("pytest", *pytest_arguments(session, marks), env=env)
-
-
-def without(*marks: str) -> str:
-    return " and ".join(f"not {mark}" for mark in marks)
+    marks = framework or " and ".join(f"not {other}" for other in FRAMEWORKS)
+    ignored = [f"--ignore=tests/{other}" for other in FRAMEWORKS if other != framework]
+    return ["-m", marks, *ignored, f"--junitxml={results}", *session.posargs]
 
 
 def lowest_dependencies() -> list[str]:
@@ -62,21 +57,21 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The suite on this Python, with the newest of everything."""
     session.install(".[sagemaker,test]")
-    run_pytest(session, without(*FRAMEWORKS))
+    session.run("pytest", *pytest_arguments(session))
 
 
 @nox.session(python=PYTHONS, default=False)
 def tests_on(session: nox.Session) -> None:
     """The suite on one of the supported Pythons: `nox -s tests_on-3.14t`."""
     session.install(".[sagemaker,test]")
-    run_pytest(session, without(*FRAMEWORKS))
+    session.run("pytest", *pytest_arguments(session))
 
 
 @nox.session(python=OLDEST_PYTHON)
 def tests_oldest(session: nox.Session) -> None:
     """The suite with the oldest of every hard dependency, numpy 1.23.5 among them."""
     session.install(".[sagemaker,test]", *lowest_dependencies())
-    run_pytest(session, without(*FRAMEWORKS))
+    session.run("pytest", *pytest_arguments(session))
 
 
 @nox.session(python=OLDEST_PYTHON)
@@ -85,21 +80,22 @@ def mxnet(session: nox.Session) -> None:
     if sys.platform != "linux":
         session.skip("mxnet 1.9.1 works with Python 3.11 on Linux only")
     session.install(".[mxnet,test]", "opencv-python-headless==4.7.0.72", "scikit-learn>=1.2,<1.5")
-    run_pytest(session, "mxnet")
+    session.run("pytest", *pytest_arguments(session, "mxnet"))
 
 
 @nox.session
 def torch(session: nox.Session) -> None:
     """What is compared with the real PyTorch, and the trainers that take its loader."""
     session.install(".[test,torch]", "torch==2.13.0", "accelerate", "lightning")
-    run_pytest(session, "torch")
+    session.run("pytest", *pytest_arguments(session, "torch"))
 
 
 @nox.session
 def jax(session: nox.Session) -> None:
     """Batches as jax arrays, over four virtual devices of the CPU."""
     session.install(".[jax,test]")
-    run_pytest(session, "jax", env={"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"})
+    devices = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    session.run("pytest", *pytest_arguments(session, "jax"), env=devices)
 
 
 @nox.session
@@ -112,4 +108,4 @@ def windows(session: nox.Session) -> None:
         session.skip("Wine is not here: on Debian and Ubuntu it is the package wine64")
     session.install("packaging", "pip>=24")
     run = ["python", "scripts/windows_tests.py", wine, str(Path(session.virtualenv.location) / "windows")]
-    session.run(*run, *pytest_arguments(session, without("posix", *FRAMEWORKS)))
+    session.run(*run, *pytest_arguments(session))
