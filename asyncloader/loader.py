@@ -198,7 +198,8 @@ class AsyncDataLoader:
     async def __aenter__(self) -> Self:
         if self._closed:
             raise LoaderClosedError("the loader is closed; make a new one")
-        self._executor.start()
+        if not self._executor.started:
+            await in_thread(self._executor.start)
         return self
 
     async def __aexit__(
@@ -246,7 +247,7 @@ def _check_arguments(
         ("prefetch", prefetch, 1),
         ("max_bytes", max_bytes, 1),
     ):
-        if value is not None and (isinstance(value, bool) or value < least):
+        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or value < least):
             raise ValueError(f"{name} must be an int of at least {least}, not {value!r}")
     if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, or None for no limit, not {timeout!r}")

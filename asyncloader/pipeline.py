@@ -15,13 +15,13 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError as FutureCancelledError
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from asyncloader.datasets.base import FetchesPayloads
 from asyncloader.errors import LoaderClosedError, LoaderTimeoutError, LoaderWarning
 from asyncloader.executors.base import Executor, Job, Made
+from asyncloader.offload import in_thread
 from asyncloader.samplers import Pass, PlannedBatch
 from asyncloader.stats import StatsCounter
 
@@ -93,6 +93,7 @@ class BatchStream:
         self._reads: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._waiting_since = 0.0
         self._largest = 0
         self._reads_slowly = True
         self._plan_error: Exception | None = None
@@ -113,6 +114,8 @@ class BatchStream:
         if self._waiter is not None:
             raise RuntimeError("two tasks wait for a batch of one pass: give each consumer its own `async for`")
         self._loop = asyncio.get_running_loop()
+        if not self._executor.started:
+            await in_thread(self._executor.start)  # pickling a large dataset takes its time
         while True:
             self._submit_ahead()
             if not self._jobs:
@@ -127,19 +130,16 @@ class BatchStream:
     async def _next_made(self) -> Made:
         start = time.perf_counter()
         try:
+            self._waiting_since = start
             while (job := self._ready()) is None:
-                await self._wait(start)
+                await self._wait()
         except BaseException:
             self.close()
             raise
         finally:
             self._stats.add_waiting(time.perf_counter() - start)
         self._jobs.remove(job)
-        try:
-            made = job.future.result()
-        except FutureCancelledError:
-            self.close()
-            raise LoaderClosedError("the loader was closed while a batch was awaited") from None
+        made = job.future.result()
         self._plan.given(job.number)
         self._largest = max(self._largest, made.nbytes)
         self._reads_slowly = made.reading > SLOW_READ * len(job.positions)
@@ -149,10 +149,12 @@ class BatchStream:
 
     def _ready(self) -> Job | None:
         """The job whose batch the consumer gets next, if it is done."""
+        if self._closed:
+            raise LoaderClosedError("the loader was closed while a batch was awaited")
         candidates = [self._jobs[0]] if self._limits.in_order else self._jobs
         return next((job for job in candidates if job.future.done()), None)
 
-    async def _wait(self, start: float) -> None:
+    async def _wait(self) -> None:
         """Wait until a job has ended, as long as the timeout allows."""
         assert self._loop is not None
         self._waiter = self._loop.create_future()
@@ -164,12 +166,11 @@ class BatchStream:
                 await self._waiter
                 return
             try:
-                async with asyncio.timeout(start + timeout - time.perf_counter()):
+                async with asyncio.timeout(self._waiting_since + timeout - time.perf_counter()):
                     await self._waiter
             except TimeoutError:
                 if self._ready() is None:
                     self._expire(timeout)
-                    start = time.perf_counter()
         finally:
             self._waiter = None
 
@@ -185,6 +186,7 @@ class BatchStream:
         if successor is None:
             raise error
         self._jobs[0] = self._watched(successor)
+        self._waiting_since = time.perf_counter()
         self._executor.submit(successor)
 
     def _submit_ahead(self) -> None:
@@ -249,6 +251,7 @@ class BatchStream:
     def close(self) -> None:
         """Stop the work under way; in the thread of the event loop, or when the stream is dropped."""
         self._closed = self._ended = True
+        self.wake()
         if self._jobs:
             self._executor.abandon(list(self._jobs))
             self._jobs.clear()

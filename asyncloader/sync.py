@@ -41,7 +41,7 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begin a pass."""
-        return _SyncStream(self._loader.__aiter__(), self._thread)
+        return _SyncStream(self, self._loader.__aiter__(), self._thread)
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch the next pass is."""
@@ -79,7 +79,8 @@ class DataLoader:
 class _SyncStream:
     """One pass, by ``next``."""
 
-    def __init__(self, stream: BatchStream, thread: _LoopThread) -> None:
+    def __init__(self, loader: DataLoader, stream: BatchStream, thread: _LoopThread) -> None:
+        self._loader = loader  # one that nobody else holds lives as long as its passes
         self._stream = stream
         self._thread = thread
 

@@ -101,6 +101,10 @@ class Executor(Protocol):
     #: Whether ``submit`` returns only when the batch is done, so that nothing should be submitted ahead.
     blocking: bool
 
+    @property
+    def started(self) -> bool:
+        """Whether ``start`` has nothing left to do."""
+
     def start(self) -> None:
         """Get the workers ready, in the background; called again it does nothing."""
 

@@ -21,6 +21,7 @@ class InlineExecutor:
     """
 
     blocking = True
+    started = True
 
     def __init__(self, maker: BatchMaker) -> None:
         self._maker = maker

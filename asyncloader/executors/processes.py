@@ -59,6 +59,11 @@ class ProcessExecutor:
         self._finalizer: weakref.finalize[..., ProcessExecutor] | None = None
         self._closed = False
 
+    @property
+    def started(self) -> bool:
+        """Whether the workers have been told to start."""
+        return self._supervisor is not None
+
     def start(self) -> None:
         """Pickle what the workers need and have them start, in the background."""
         with self._lock:

@@ -56,6 +56,11 @@ class ThreadExecutor:
         # Threads hold the queue, not the executor, so an executor that is dropped ends them.
         self._finalizer = weakref.finalize(self, self._queue.close)
 
+    @property
+    def started(self) -> bool:
+        """Whether all threads run."""
+        return len(self._threads) >= self._num_workers
+
     def start(self) -> None:
         """Start the threads."""
         with self._lock:
