@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class IterableSource:
         if self._gave and iterator is self._sampler and type(iterator).__module__ in {"builtins", "itertools"}:
             raise self._used_up()
         return IteratedPlan(
-            self._watch(iterator),
+            self._watch(iterator, self._says() == 0),
             progress.carry,
             progress.taken,
             self._convert_batch if self._batched else self._convert,
@@ -55,12 +55,13 @@ class IterableSource:
 
     def expected(self, progress: Progress) -> int:
         """Count what the epoch should give by the sampler's length."""
-        if not isinstance(self._sampler, Sized):
+        says = self._says()
+        if says is None:
             raise TypeError(
                 f"{describe(self._sampler)} has no length, so the number of batches is not known before the end; "
                 "iterate without asking for it, or give the sampler a __len__"
             )
-        return max(len(self._sampler) + len(progress.carry) - progress.taken.size, 0)
+        return max(says + len(progress.carry) - progress.taken.size, 0)
 
     def _set_epoch(self, epoch: int) -> None:
         # PyTorch's BatchSampler has no set_epoch, though the sampler that it wraps may have.
@@ -70,13 +71,20 @@ class IterableSource:
                 set_epoch(epoch)
                 return
 
-    def _watch(self, iterator: Iterator[object]) -> Iterator[object]:
+    def _says(self) -> int | None:
+        """Ask the sampler for its length; None where it has none, which some say by raising."""
+        try:
+            return len(self._sampler)  # type: ignore[arg-type]  # whether it can is what is tried
+        except (TypeError, NotImplementedError):
+            return None
+
+    def _watch(self, iterator: Iterator[object], may_be_empty: bool) -> Iterator[object]:
         empty = True
         for item in iterator:
             empty = False
             self._gave = True
             yield item
-        if empty and self._gave and not (isinstance(self._sampler, Sized) and len(self._sampler) == 0):
+        if empty and self._gave and not may_be_empty:
             raise self._used_up()
 
     def _used_up(self) -> ValueError:

@@ -77,7 +77,7 @@ class MixtureSampler(OrderedSampler):
         self._seed = check_integer("seed", seed, 0, WORD)
         if len(self._weights) != len(self._lengths):
             raise ValueError(
-                f"{len(self._weights)} weights were given for {len(self._lengths)} datasets; give one for each"
+                f"there are {len(self._weights)} weights for {len(self._lengths)} datasets; give one for each"
             )
         for number, weight in enumerate(self._weights):
             if not (isfinite(weight) and weight >= 0):

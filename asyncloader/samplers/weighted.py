@@ -43,7 +43,8 @@ class WeightedSampler(OrderedSampler):
         wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
         if wrong.size:
             raise ValueError(f"weight {int(wrong[0])} is {float(array[wrong[0]])}; weights are finite and 0 or more")
-        self._cumulative = np.cumsum(array)
+        with np.errstate(over="ignore"):  # the sum is looked at below
+            self._cumulative = np.cumsum(array)
         possible = np.flatnonzero(array)
         self._last = int(possible[-1]) if possible.size else -1
         draws = check_integer("num_samples", len(array) if num_samples is None else num_samples, 0, 1 << 62)
