@@ -304,6 +304,16 @@ def test_a_pass_that_was_left_leaves_the_state_where_it_was() -> None:
     assert schedule.epoch == 1
 
 
+def test_a_pass_that_was_left_gives_back_what_had_rolled_over() -> None:
+    schedule = Schedule(10, batch_size=4, last_batch="rollover")
+    give(schedule.begin())
+    assert give(schedule.begin(), 1) == [(0, [8, 9, 0, 1])]
+    assert len(schedule) == 3
+    assert give(schedule.begin(), 1) == [(0, [8, 9, 0, 1])]
+    schedule.set_epoch(4)
+    assert give(schedule.begin(), 1) == [(0, [8, 9, 0, 1])]
+
+
 def test_set_epoch_keeps_a_loaded_place_within_that_epoch_only() -> None:
     saved = Schedule(10, batch_size=3)
     give(saved.begin())
