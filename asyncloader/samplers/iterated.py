@@ -49,6 +49,7 @@ class IteratedPlan:
         self._step = -1
         self._now: list[object] = []
         self._next: list[object] | None = None
+        self._failure: Exception | None = None
         self._left: list[object] = []
 
     def batch(self, number: int) -> Positions | None:
@@ -73,10 +74,16 @@ class IteratedPlan:
 
     def _advance(self) -> None:
         """Move on by one step and read the one after it, so that the last step is known to be the last."""
+        if self._failure is not None:
+            raise self._failure
         self._now = self._read_step() if self._next is None else self._next
         self._step += 1
         per_step = self._cut.per_step
-        self._next = self._read_step() if len(self._now) == per_step else []
+        try:
+            self._next = self._read_step() if len(self._now) == per_step else []
+        except Exception as error:  # the step before it is whole, and is given first
+            self._failure = error
+            return
         if self.division is None and len(self._next) < per_step:
             division = self._cut.divide(self._step * per_step + len(self._now) + len(self._next))
             start, stop = division.left

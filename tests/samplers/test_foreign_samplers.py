@@ -180,13 +180,16 @@ def test_leftovers_of_any_objects_roll_over_and_resume() -> None:
     assert give(resumed) == give(schedule) == [["c", "a"], ["b", "c"]]
 
 
-def test_a_sampler_that_fails_fails_the_pass_with_its_own_error() -> None:
+def test_a_sampler_that_fails_fails_the_pass_after_the_whole_batches_before_it() -> None:
     def failing() -> Iterator[int]:
-        yield 0
+        yield from range(5)
         raise RuntimeError("from the sampler")
 
-    with pytest.raises(RuntimeError, match="from the sampler"):
-        list(Schedule(4, sampler=failing()).begin())
+    run = Schedule(9, sampler=failing(), batch_size=2).begin()
+    assert [next(run).number, next(run).number] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="from the sampler"):
+            next(run)
 
 
 def test_an_endless_sampler_is_read_no_further_than_the_next_step() -> None:
