@@ -1,16 +1,16 @@
 """Which sample comes when: orders, shards, batches and where a consumer is in them. Nothing here reads or waits."""
 
-from .basic import BlockShuffleSampler, RandomSampler, SequentialSampler, SubsetSampler
-from .bucket import BucketSampler
-from .mixture import MixtureSampler
-from .ordered import OrderedSampler
-from .orders import Order
-from .passes import Pass
-from .plan import PlannedBatch
-from .randomness import sample_rng, sample_seed
-from .schedule import Schedule
-from .shard import detect_shard
-from .weighted import WeightedSampler
+from asyncloader.samplers.basic import BlockShuffleSampler, RandomSampler, SequentialSampler, SubsetSampler
+from asyncloader.samplers.bucket import BucketSampler
+from asyncloader.samplers.mixture import MixtureSampler
+from asyncloader.samplers.ordered import OrderedSampler
+from asyncloader.samplers.orders import Order
+from asyncloader.samplers.passes import Pass
+from asyncloader.samplers.plan import PlannedBatch
+from asyncloader.samplers.randomness import sample_rng, sample_seed
+from asyncloader.samplers.schedule import Schedule
+from asyncloader.samplers.shard import detect_shard
+from asyncloader.samplers.weighted import WeightedSampler
 
 __all__ = [
     "BlockShuffleSampler",

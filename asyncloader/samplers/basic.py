@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import check_integer
-from .blocks import BlockOrder
-from .checks import to_positions
-from .mixing import WORD, epoch_key, hash_indexes
-from .ordered import OrderedSampler
-from .orders import Order, SequentialOrder, ShuffledOrder
+from asyncloader.samplers.arguments import check_integer
+from asyncloader.samplers.blocks import BlockOrder
+from asyncloader.samplers.checks import to_positions
+from asyncloader.samplers.mixing import WORD, epoch_key, hash_indexes
+from asyncloader.samplers.ordered import OrderedSampler
+from asyncloader.samplers.orders import Order, SequentialOrder, ShuffledOrder
 
 __all__ = ["BlockShuffleSampler", "RandomSampler", "SequentialSampler", "SubsetSampler"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .mixing import derive_key
-from .permutation import Permutation
+from asyncloader.samplers.mixing import derive_key
+from asyncloader.samplers.permutation import Permutation
 
 __all__ = ["BlockOrder"]
 

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import check_choice, check_integer
-from .mixing import WORD, derive_key, epoch_key
-from .permutation import Permutation
+from asyncloader.samplers.arguments import check_choice, check_integer
+from asyncloader.samplers.mixing import WORD, derive_key, epoch_key
+from asyncloader.samplers.permutation import Permutation
 
 __all__ = ["BucketSampler"]
 

@@ -8,8 +8,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from .mixing import derive_key, hash_indexes
-from .permutation import Permutation
+from asyncloader.samplers.mixing import derive_key, hash_indexes
+from asyncloader.samplers.permutation import Permutation
 
 __all__ = ["Draws"]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import describe, to_positions
-from .division import Cut
-from .iterated import IteratedPlan
-from .plan import Plan, Positions
-from .state import Progress
+from asyncloader.samplers.checks import describe, to_positions
+from asyncloader.samplers.division import Cut
+from asyncloader.samplers.iterated import IteratedPlan
+from asyncloader.samplers.plan import Plan, Positions
+from asyncloader.samplers.state import Progress
 
 __all__ = ["IterableSource"]
 

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from .division import Cut, Division
-from .plan import Positions
-from .ranges import RangeSet
+from asyncloader.samplers.division import Cut, Division
+from asyncloader.samplers.plan import Positions
+from asyncloader.samplers.ranges import RangeSet
 
 __all__ = ["IteratedPlan"]
 

@@ -11,11 +11,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import check_choice, check_integer
-from .draws import Draws
-from .mixing import WORD, derive_key, epoch_key
-from .ordered import OrderedSampler
-from .orders import Order, SequentialOrder, ShuffledOrder
+from asyncloader.samplers.arguments import check_choice, check_integer
+from asyncloader.samplers.draws import Draws
+from asyncloader.samplers.mixing import WORD, derive_key, epoch_key
+from asyncloader.samplers.ordered import OrderedSampler
+from asyncloader.samplers.orders import Order, SequentialOrder, ShuffledOrder
 
 __all__ = ["MixtureSampler", "WhenExhausted"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
-from .orders import Order
+from asyncloader.samplers.orders import Order
 
 __all__ = ["OrderedSampler"]
 

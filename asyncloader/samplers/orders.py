@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .permutation import Permutation
+from asyncloader.samplers.permutation import Permutation
 
 __all__ = ["Order", "SequentialOrder", "ShuffledOrder"]
 

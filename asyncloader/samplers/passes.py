@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..errors import StateError
-from .plan import Plan, PlannedBatch
-from .state import Progress
+from asyncloader.errors import StateError
+from asyncloader.samplers.plan import Plan, PlannedBatch
+from asyncloader.samplers.state import Progress
 
 __all__ = ["Pass"]
 

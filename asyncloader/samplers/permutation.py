@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .mixing import derive_key, hash_indexes
+from asyncloader.samplers.mixing import derive_key, hash_indexes
 
 __all__ = ["Permutation"]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .division import Division
-from .orders import Order
-from .ranges import RangeSet
+from asyncloader.samplers.division import Division
+from asyncloader.samplers.orders import Order
+from asyncloader.samplers.ranges import RangeSet
 
 __all__ = ["OrderPlan", "Plan", "PlannedBatch", "Positions", "Remainder"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random.bit_generator import ISpawnableSeedSequence
 from numpy.typing import DTypeLike, NDArray
 
-from .mixing import derive_key
+from asyncloader.samplers.mixing import derive_key
 
 __all__ = ["sample_rng", "sample_seed"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import StateError
-from .division import Cut
-from .state import Progress
+from asyncloader.errors import StateError
+from asyncloader.samplers.division import Cut
+from asyncloader.samplers.state import Progress
 
 __all__ = ["check_fits", "recut"]
 

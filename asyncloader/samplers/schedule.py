@@ -6,19 +6,19 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-from ..errors import StateError
-from .arguments import check_choice, check_integer
-from .blocks import BlockOrder
-from .checks import describe
-from .division import Cut, LastBatch, ShortRanks
-from .iterable import IterableSource
-from .mixing import WORD, epoch_key
-from .ordered import OrderedSampler
-from .orders import Order, SequentialOrder, ShuffledOrder
-from .passes import Pass
-from .resume import check_fits, recut
-from .sources import CheckedOrder, OrderSource, Source
-from .state import VERSION, Progress, Setting, check_setting, progress_from_dict, progress_to_dict
+from asyncloader.errors import StateError
+from asyncloader.samplers.arguments import check_choice, check_integer
+from asyncloader.samplers.blocks import BlockOrder
+from asyncloader.samplers.checks import describe
+from asyncloader.samplers.division import Cut, LastBatch, ShortRanks
+from asyncloader.samplers.iterable import IterableSource
+from asyncloader.samplers.mixing import WORD, epoch_key
+from asyncloader.samplers.ordered import OrderedSampler
+from asyncloader.samplers.orders import Order, SequentialOrder, ShuffledOrder
+from asyncloader.samplers.passes import Pass
+from asyncloader.samplers.resume import check_fits, recut
+from asyncloader.samplers.sources import CheckedOrder, OrderSource, Source
+from asyncloader.samplers.state import VERSION, Progress, Setting, check_setting, progress_from_dict, progress_to_dict
 
 __all__ = ["Schedule", "Shuffle"]
 

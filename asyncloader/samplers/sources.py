@@ -8,11 +8,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import to_positions
-from .division import Cut
-from .orders import Order
-from .plan import OrderPlan, Plan, Remainder
-from .state import Progress
+from asyncloader.samplers.checks import to_positions
+from asyncloader.samplers.division import Cut
+from asyncloader.samplers.orders import Order
+from asyncloader.samplers.plan import OrderPlan, Plan, Remainder
+from asyncloader.samplers.state import Progress
 
 __all__ = ["CheckedOrder", "OrderSource", "Source"]
 

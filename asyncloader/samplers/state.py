@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ..errors import StateError
-from .ranges import RangeSet
+from asyncloader.errors import StateError
+from asyncloader.samplers.ranges import RangeSet
 
 __all__ = ["VERSION", "Progress", "Setting", "check_setting", "progress_from_dict", "progress_to_dict"]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import check_integer
-from .mixing import WORD, epoch_key, hash_indexes
-from .ordered import OrderedSampler
-from .orders import Order
+from asyncloader.samplers.arguments import check_integer
+from asyncloader.samplers.mixing import WORD, epoch_key, hash_indexes
+from asyncloader.samplers.ordered import OrderedSampler
+from asyncloader.samplers.orders import Order
 
 __all__ = ["WeightedSampler"]
 
