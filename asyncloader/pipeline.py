@@ -246,6 +246,8 @@ class BatchStream:
         if self._plan_error is not None:
             raise self._plan_error
         self._plan.finished()
+        self._stats.add("padded", self._plan.padded)
+        self._stats.add("dropped", self._plan.dropped)
         raise StopAsyncIteration
 
     def close(self) -> None:

@@ -15,7 +15,8 @@ class LoaderStats(TypedDict):
     """What ``loader.stats()`` gives, counted since the loader was made.
 
     ``reading``, ``decoding`` and ``collating`` are seconds of work, summed over workers; decoding includes transforms.
-    ``waiting`` is seconds that consumers waited for a batch.
+    ``waiting`` is seconds that consumers waited for a batch. ``padded`` and ``dropped`` are samples given twice or left
+    out so that all ranks have as many batches, over all ranks and finished passes.
     """
 
     batches: int
