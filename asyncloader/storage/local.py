@@ -1,0 +1,223 @@
+"""Local files, read at an offset: no file position, so any number of threads can read at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import repeat
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asyncloader.errors import FileChangedError, LoaderClosedError, MissingFileError, ReadError
+from asyncloader.storage.descriptor import MAX_CALL, Descriptor, open_shared
+
+__all__ = ["Buffer", "LocalFile"]
+
+Buffer: TypeAlias = bytes | memoryview
+
+#: Ranges shorter than this on average are read as byte strings and joined: a copy of them is cheaper than the view
+#: of the target buffer that reading into it takes.
+_SHORT = 2048
+
+
+class LocalFile:
+    """A file open for positional reads.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Attributes
+    ----------
+    path : str
+        Its absolute path.
+    size : int
+        Bytes, when it was opened.
+    mtime_ns : int
+        Time of the last change, when it was opened: nanoseconds since the epoch.
+
+    Notes
+    -----
+    All objects of a process that read the same file share one descriptor. It is not inherited by programs that the
+    process starts; after a fork the child can go on reading. Pickled, an object is its path, size and modification
+    time; unpickled, it opens the file again.
+
+    Raises
+    ------
+    MissingFileError
+        The file is not there, or is a directory.
+    ReadError
+        It cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+        try:
+            descriptor = open_shared(self.path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise MissingFileError(f"{self.path} is not there; check the path", path=self.path) from error
+        except IsADirectoryError as error:
+            raise MissingFileError(f"{self.path} is a directory, but a file was expected", path=self.path) from error
+        except (OSError, ValueError) as error:
+            raise ReadError(f"{self.path} cannot be opened: {error}", path=self.path) from error
+        self._descriptor: Descriptor | None = descriptor
+        self.size = descriptor.identity.size
+        self.mtime_ns = descriptor.identity.mtime_ns
+
+    def __getstate__(self) -> tuple[str, int, int]:
+        return self.path, self.size, self.mtime_ns
+
+    def __setstate__(self, state: tuple[str, int, int]) -> None:
+        path, size, mtime_ns = state
+        LocalFile.__init__(self, path)
+        if (self.size, self.mtime_ns) != (size, mtime_ns):
+            raise FileChangedError(
+                f"{path} has changed since it was opened first: it had {size} bytes and was last modified at "
+                f"{mtime_ns} ns, now it has {self.size} bytes and was modified at {self.mtime_ns} ns; "
+                "open it anew, and do not write to files that are being read",
+                path=path,
+            )
+
+    def unchanged(self) -> bool:
+        """Whether the path still leads to a file of the same size and modification time."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        return (status.st_size, status.st_mtime_ns) == (self.size, self.mtime_ns)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read exactly ``size`` bytes at ``offset``.
+
+        Raises
+        ------
+        ReadError
+            The system refused, or the file ends earlier.
+        LoaderClosedError
+            The file is closed.
+        """
+        descriptor = self._opened()
+        try:
+            data = descriptor.read(min(size, MAX_CALL), offset)
+            if len(data) == size:
+                return data
+            pieces = [data]
+            done = len(data)
+            while done < size and pieces[-1]:
+                pieces.append(descriptor.read(min(size - done, MAX_CALL), offset + done))
+                done += len(pieces[-1])
+        except OSError as error:
+            raise self._refused(error, offset, size) from error
+        if done < size:
+            raise self._cut_short(offset, size, done)
+        return b"".join(pieces)
+
+    def read_ranges(self, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> Buffer:
+        """Read several ranges into one buffer, one after another.
+
+        Parameters
+        ----------
+        offsets, sizes : ndarray of int64
+            The ranges.
+
+        Returns
+        -------
+        bytes or memoryview
+            The bytes of all ranges.
+
+        Raises
+        ------
+        ReadError
+            The system refused, or the file ends earlier.
+        LoaderClosedError
+            The file is closed.
+        """
+        count, total = len(offsets), int(sizes.sum())
+        if count == 1:
+            return self.read(int(offsets[0]), total)
+        if total <= count * _SHORT:
+            data = self._join(offsets, sizes)
+            if len(data) == total:
+                return data
+        # numpy's memory is not zeroed first, a bytearray's would be.
+        buffer = np.empty(total, np.uint8).data
+        start = 0
+        for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True):
+            self._fill(buffer[start : start + size], offset)
+            start += size
+        return buffer
+
+    def _join(self, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> bytes:
+        descriptor = self._opened()
+        try:
+            if hasattr(os, "pread"):
+                # The same as below without a Python frame a range, which would take as long as the read itself.
+                return b"".join(map(os.pread, repeat(descriptor.number), sizes.tolist(), offsets.tolist()))
+            return b"".join(map(descriptor.read, sizes.tolist(), offsets.tolist()))
+        except OSError as error:
+            raise self._refused(error, int(offsets[0]), int(sizes.sum())) from error
+
+    def _fill(self, buffer: memoryview, offset: int) -> None:
+        descriptor = self._opened()
+        size, done = len(buffer), 0
+        try:
+            while done < size:
+                count = descriptor.read_into(buffer[done : done + MAX_CALL], offset + done)
+                if count == 0:
+                    raise self._cut_short(offset, size, done)
+                done += count
+        except ReadError:
+            raise
+        except OSError as error:
+            raise self._refused(error, offset, size) from error
+
+    def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Tell the kernel which ranges (offset, size) will be read soon, where it can be told.
+
+        Raises
+        ------
+        LoaderClosedError
+            The file is closed.
+        """
+        if hasattr(os, "posix_fadvise"):
+            number = self._opened().number
+            try:
+                for offset, size in ranges:
+                    os.posix_fadvise(number, offset, size, os.POSIX_FADV_WILLNEED)
+            except OSError:
+                return  # a file system that takes no advice reads as well without
+
+    def close(self) -> None:
+        """Let go of the descriptor; reads under way in other threads still end well."""
+        self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _opened(self) -> Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise LoaderClosedError(f"{self.path} was closed; open it again to read from it", path=self.path)
+        return descriptor
+
+    def _refused(self, error: OSError, offset: int, size: int) -> ReadError:
+        return ReadError(
+            f"{self.path}: reading {size} bytes at byte offset {offset} failed: {error}", path=self.path, offset=offset
+        )
+
+    def _cut_short(self, offset: int, size: int, done: int) -> ReadError:
+        return ReadError(
+            f"{self.path}: {size} bytes were expected at byte offset {offset}, but the file ends after {done} of them; "
+            f"it had {self.size} bytes when it was opened and was cut short since: restore it and open it anew",
+            path=self.path,
+            offset=offset,
+        )
