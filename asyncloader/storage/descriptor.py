@@ -86,28 +86,6 @@ class Descriptor:
                 os.lseek(self.number, offset, os.SEEK_SET)
                 return os.read(self.number, size)
 
-    if hasattr(os, "preadv"):
-
-        def read_into(self, buffer: memoryview, offset: int) -> int:
-            """Fill ``buffer`` as far as one call goes, and give the number of bytes."""
-            return os.preadv(self.number, [buffer], offset)
-
-    elif sys.platform == "win32":
-
-        def read_into(self, buffer: memoryview, offset: int) -> int:
-            """Fill ``buffer`` as far as one call goes, and give the number of bytes."""
-            from asyncloader.storage.windows import read_into
-
-            return read_into(self.number, buffer, offset)
-
-    else:
-
-        def read_into(self, buffer: memoryview, offset: int) -> int:
-            """Fill ``buffer`` as far as one call goes, and give the number of bytes."""
-            data = self.read(len(buffer), offset)
-            buffer[: len(data)] = data
-            return len(data)
-
 
 _open: weakref.WeakValueDictionary[tuple[str, Identity], Descriptor] = weakref.WeakValueDictionary()
 _lock = threading.Lock()

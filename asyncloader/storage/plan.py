@@ -60,12 +60,11 @@ def plan_reads(
     ends = offsets + sizes
     # A request may reach past its successors, so what counts is how far all of them so far reach.
     splits = offsets[1:] > np.maximum.accumulate(ends)[:-1] + max_gap
-    firsts = np.flatnonzero(splits) + 1
-    if ends.max() - offsets[0] > max_read:
+    firsts = np.concatenate(([0], np.flatnonzero(splits) + 1))
+    range_offsets, range_sizes = _ranges(offsets, ends, firsts)
+    if range_sizes.max() > max_read:
         firsts = _cut(offsets, firsts, max_read)
-    firsts = np.concatenate(([0], firsts))
-    range_offsets = offsets[firsts]
-    range_sizes = np.maximum.reduceat(ends, firsts) - range_offsets
+        range_offsets, range_sizes = _ranges(offsets, ends, firsts)
     shifts = np.cumsum(range_sizes) - range_sizes - range_offsets
     starts = offsets + np.repeat(shifts, np.diff(firsts, append=len(offsets)))
     if order is not None:
@@ -75,10 +74,17 @@ def plan_reads(
     return ReadPlan(range_offsets, range_sizes, starts)
 
 
+def _ranges(
+    offsets: NDArray[np.int64], ends: NDArray[np.int64], firsts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give offset and size of the ranges that begin with the requests ``firsts``."""
+    range_offsets = offsets[firsts]
+    return range_offsets, np.maximum.reduceat(ends, firsts) - range_offsets
+
+
 def _cut(offsets: NDArray[np.int64], firsts: NDArray[np.int64], max_read: int) -> NDArray[np.int64]:
     """Start a further range wherever a request begins in the next stretch of ``max_read`` bytes of its range."""
-    bounds = np.concatenate(([0], firsts, [len(offsets)]))
-    stretch = (offsets - np.repeat(offsets[bounds[:-1]], np.diff(bounds))) // max_read
-    splits = stretch[1:] != stretch[:-1]
-    splits[firsts - 1] = True
-    return np.flatnonzero(splits) + 1
+    stretch = (offsets - np.repeat(offsets[firsts], np.diff(firsts, append=len(offsets)))) // max_read
+    splits = np.diff(stretch, prepend=-1) != 0
+    splits[firsts] = True
+    return np.flatnonzero(splits)
