@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, overload
 
@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from asyncloader.errors import CorruptRecordError, ReadError
 from asyncloader.recordio.frames import HEAD, MAGIC, decode_from
 from asyncloader.recordio.index import RecordIndex, index_path_beside
-from asyncloader.storage import LocalFile, plan_reads
+from asyncloader.storage import LocalFile, ReadPlan, plan_reads
 
 __all__ = ["Payload", "RecordReader"]
 
 Payload: TypeAlias = bytes | memoryview
+_ReadApart: TypeAlias = Callable[[int], bytes | Exception]
 
 #: A record that may be longer than this is read by what its head says. The span is only a bound: an index that names
 #: one record in a thousand must not make each read a thousand times too long.
@@ -143,8 +144,8 @@ class RecordReader:
         on_error : {"raise", "return"}
             With "return" a record that cannot be read has the error in its place in the list.
         copy : bool
-            Whether every payload is ``bytes``. Without, long ones are views of one buffer that holds the whole batch,
-            and lives until the last of them is gone.
+            Whether every payload is ``bytes``. Without, long ones are views of what was read in one go, which lives
+            until the last of them is gone.
 
         Returns
         -------
@@ -158,34 +159,52 @@ class RecordReader:
         CorruptRecordError, ReadError
             As from :meth:`read`; the first of them in the order asked.
         """
+        payloads = list(self.iter_many(positions, on_error=on_error))
+        if copy:
+            return [bytes(payload) if isinstance(payload, memoryview) else payload for payload in payloads]
+        return payloads
+
+    def iter_many(
+        self, positions: ArrayLike, *, on_error: Literal["raise", "return"] = "return"
+    ) -> Iterator[bytes | memoryview | Exception]:
+        """Read several records at once, as :meth:`read_many` does, and cut them out one by one.
+
+        The reading is done when this returns.
+
+        Raises
+        ------
+        IndexError
+            There is no such position.
+        CorruptRecordError, ReadError
+            As from :meth:`read`, where ``on_error`` is "raise"; here, or when the record's turn has come.
+        """
         asked = np.asarray(positions, np.int64)
         if len(asked) == 0:
-            return []
+            return iter(())
         # As unsigned numbers negative positions are past the end as well.
         if asked.view(np.uint64).max() >= len(self.index):
             self.index.check(next(p for p in asked.tolist() if not 0 <= p < len(self.index)))
-        offsets = self.index.offsets[asked]
         sizes = self.index.spans[asked].astype(np.int64)
         if sizes.max() > _LONG:
             sizes[sizes > _LONG] = HEAD.size
-        plan = plan_reads(offsets, sizes)
-        try:
-            data = self._file.read_ranges(plan.offsets, plan.sizes)
-        except ReadError:
-            # One bad range must not take the others' records along.
-            return [self._read_apart(position, on_error) for position in asked.tolist()]
-        payloads, odd = _cut_out(data, plan.starts, sizes, copy)
-        for slot in odd:
-            payloads[slot] = self._read_apart(int(asked[slot]), on_error)
-        return payloads
+        plan = plan_reads(self.index.offsets[asked], sizes)
 
-    def _read_apart(self, position: int, on_error: str) -> bytes | Exception:
+        def read_apart(position: int) -> bytes | Exception:
+            try:
+                return self._read_slowly(position)
+            except (CorruptRecordError, ReadError) as error:
+                if on_error == "raise":
+                    raise
+                return error
+
         try:
-            return self._read_slowly(position)
-        except (CorruptRecordError, ReadError) as error:
-            if on_error == "raise":
-                raise
-            return error
+            if plan.sizes.sum() <= _SHORT * len(asked):
+                data = self._file.read_joined(plan.offsets, plan.sizes)
+                return iter(_cut_short(data, plan, sizes, asked, read_apart))
+            pieces = self._file.read_ranges(plan.offsets, plan.sizes)
+            return _cut_long(pieces, plan, sizes, asked, read_apart)
+        except ReadError:
+            return map(read_apart, asked.tolist())  # one bad range must not take the others' records along
 
     def _read_slowly(self, position: int) -> bytes:
         """Read a record part by part, as the heads say."""
@@ -241,27 +260,42 @@ class RecordReader:
             self.index = index
 
 
-def _cut_out(
-    data: Payload, starts: NDArray[np.int64], sizes: NDArray[np.int64], copy: bool
-) -> tuple[list[bytes | memoryview | Exception], list[int]]:
-    """Cut records of one part out of a buffer; the slots of all others come second, and are empty.
+def _cut_short(
+    data: bytes, plan: ReadPlan, sizes: NDArray[np.int64], asked: NDArray[np.int64], read_apart: _ReadApart
+) -> list[bytes | Exception]:
+    """Cut records out of what was read, looking at the heads of all together; odd ones are read apart.
 
-    Offsets and sizes are multiples of 4, so all heads are aligned words.
+    Offsets and sizes are multiples of 4, so the heads are aligned words.
     """
+    starts = (np.cumsum(plan.sizes) - plan.sizes)[plan.ranges] + plan.starts
     words = np.frombuffer(data, "<u4")
     heads = starts >> 2
     lengths = words[heads + 1].astype(np.int64)
     # The word holds the kind as well: it is a length that fits into a span this short only where the kind is 0.
     whole = (words[heads] == MAGIC) & (lengths <= sizes - HEAD.size)
-    odd: list[int] = []
-    if not whole.all():
-        odd = np.flatnonzero(~whole).tolist()
-        lengths[odd] = 0
     begins = starts + HEAD.size
     ends = begins + lengths
-    if len(data) <= _SHORT * len(starts):
-        copy = True
-    if copy and not isinstance(data, bytes):
-        return [data[begin:end].tobytes() for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)], odd
-    source = data if copy else memoryview(data)
-    return [source[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)], odd
+    payloads: list[bytes | Exception]
+    payloads = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    if not whole.all():
+        for slot in np.flatnonzero(~whole).tolist():
+            payloads[slot] = read_apart(int(asked[slot]))
+    return payloads
+
+
+def _cut_long(
+    pieces: list[bytes], plan: ReadPlan, sizes: NDArray[np.int64], asked: NDArray[np.int64], read_apart: _ReadApart
+) -> Iterator[bytes | memoryview | Exception]:
+    """Do the same, one by one, for records that are not worth copying: their payloads are views."""
+    views = [memoryview(piece) for piece in pieces]
+    limits = sizes - HEAD.size
+    for position, piece, start, limit in zip(
+        asked.tolist(), plan.ranges.tolist(), plan.starts.tolist(), limits.tolist(), strict=True
+    ):
+        view = views[piece]
+        magic, length = HEAD.unpack_from(view, start)
+        if magic == MAGIC and length <= limit:
+            begin = start + HEAD.size
+            yield view[begin : begin + length]
+        else:
+            yield read_apart(position)

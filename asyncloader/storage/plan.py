@@ -17,18 +17,21 @@ MAX_READ = 4 << 20
 
 
 class ReadPlan(NamedTuple):
-    """Ranges of a file to read one after another into a buffer, and where each request is found in that buffer.
+    """Ranges of a file to read, and where each request is found in them.
 
     Attributes
     ----------
     offsets, sizes : ndarray of int64, shape (ranges,)
         The ranges, by ascending offset.
+    ranges : ndarray of int64, shape (requests,)
+        Which range holds each request's bytes, in the order of the requests.
     starts : ndarray of int64, shape (requests,)
-        Where each request's bytes begin in the buffer, in the order of the requests.
+        Where in its range they begin.
     """
 
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    ranges: NDArray[np.int64]
     starts: NDArray[np.int64]
 
 
@@ -52,39 +55,41 @@ def plan_reads(
     """
     if len(offsets) == 0:
         empty = np.empty(0, np.int64)
-        return ReadPlan(empty, empty, empty)
+        return ReadPlan(empty, empty, empty, empty)
     order = None
     if (offsets[1:] < offsets[:-1]).any():
         order = np.argsort(offsets)
         offsets, sizes = offsets[order], sizes[order]
     ends = offsets + sizes
     # A request may reach past its successors, so what counts is how far all of them so far reach.
-    splits = offsets[1:] > np.maximum.accumulate(ends)[:-1] + max_gap
-    firsts = np.concatenate(([0], np.flatnonzero(splits) + 1))
-    range_offsets, range_sizes = _ranges(offsets, ends, firsts)
+    splits = np.ones(len(offsets), bool)
+    splits[1:] = offsets[1:] > np.maximum.accumulate(ends)[:-1] + max_gap
+    range_offsets, range_sizes = _ranges(offsets, ends, splits)
     if range_sizes.max() > max_read:
-        firsts = _cut(offsets, firsts, max_read)
-        range_offsets, range_sizes = _ranges(offsets, ends, firsts)
-    shifts = np.cumsum(range_sizes) - range_sizes - range_offsets
-    starts = offsets + np.repeat(shifts, np.diff(firsts, append=len(offsets)))
+        splits |= _cuts(offsets, range_offsets, splits, max_read)
+        range_offsets, range_sizes = _ranges(offsets, ends, splits)
+    ranges = np.cumsum(splits) - 1
+    starts = offsets - range_offsets[ranges]
     if order is not None:
-        unsorted = np.empty_like(starts)
-        unsorted[order] = starts
-        starts = unsorted
-    return ReadPlan(range_offsets, range_sizes, starts)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        ranges, starts = ranges[back], starts[back]
+    return ReadPlan(range_offsets, range_sizes, ranges, starts)
 
 
 def _ranges(
-    offsets: NDArray[np.int64], ends: NDArray[np.int64], firsts: NDArray[np.int64]
+    offsets: NDArray[np.int64], ends: NDArray[np.int64], splits: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give offset and size of the ranges that begin with the requests ``firsts``."""
+    """Give offset and size of the ranges that begin with the requests that are marked."""
+    firsts = np.flatnonzero(splits)
     range_offsets = offsets[firsts]
     return range_offsets, np.maximum.reduceat(ends, firsts) - range_offsets
 
 
-def _cut(offsets: NDArray[np.int64], firsts: NDArray[np.int64], max_read: int) -> NDArray[np.int64]:
-    """Start a further range wherever a request begins in the next stretch of ``max_read`` bytes of its range."""
-    stretch = (offsets - np.repeat(offsets[firsts], np.diff(firsts, append=len(offsets)))) // max_read
-    splits = np.diff(stretch, prepend=-1) != 0
-    splits[firsts] = True
-    return np.flatnonzero(splits)
+def _cuts(
+    offsets: NDArray[np.int64], range_offsets: NDArray[np.int64], splits: NDArray[np.bool_], max_read: int
+) -> NDArray[np.bool_]:
+    """Mark the requests that begin in another stretch of ``max_read`` bytes of their range than the one before."""
+    stretch = (offsets - range_offsets[np.cumsum(splits) - 1]) // max_read
+    cuts: NDArray[np.bool_] = np.diff(stretch, prepend=0) != 0
+    return cuts
