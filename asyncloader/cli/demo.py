@@ -121,7 +121,7 @@ def _train(
             _introduce(dataset, len(positions))
         classes = labels_of(dataset, positions)
         if classes is None:
-            say("The labels are not a few classes, so the samples are loaded, and nothing is learned from them.")
+            say("The labels are not classes (whole numbers, 2 to 1,000 different ones); nothing is learned from them.")
         else:
             say(
                 f"Training a classifier of {len(classes)} classes; a guess is right in {1 / len(classes):.1%} of cases."

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["info"]
 
 _BAR_WIDTH = 40
+_LONGEST_KEY = 40
 
 
 def info(rec: Record, json: Json = False, sheet: Sheet = None) -> None:
@@ -107,7 +108,7 @@ def _print(report: dict[str, Any]) -> None:
     looked_at, records = report["looked_at"], report["records"]
     rows = [
         ("file", report["path"]),
-        ("size", f"{size(report['bytes'])} ({amount(report['bytes'])} bytes)"),
+        ("size", f"{plural(report['bytes'], 'byte')} ({size(report['bytes'])})"),
         ("index", report["index"] or "none beside it, so it was built by a scan; `asyncloader index` writes one"),
         ("records", amount(records)),
     ]
@@ -155,10 +156,15 @@ def _label_rows(labels: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _key_rows(keys: dict[str, Any], records: int) -> list[tuple[str, str]]:
-    shown = ", ".join(map(str, keys["first"]))
+    shown = ", ".join(map(_short, keys["first"]))
     if records > len(keys["first"]):
-        shown += f" ... {keys['last']}"
+        shown += f" ... {_short(keys['last'])}"
     return [("keys", f"{keys['type']}: {shown}" + (", consecutive" if keys["consecutive"] else ""))]
+
+
+def _short(key: int | str) -> str:
+    text = str(key)
+    return text if len(text) <= _LONGEST_KEY else text[:_LONGEST_KEY] + ".."
 
 
 def _print_histogram(sizes: dict[str, Any]) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,9 @@ __all__ = ["Measurement", "Result"]
 _MOST, _MOST_BYTES = 4096, 48 << 20
 #: Records that are not decoded take so little time that more of them are needed.
 _MOST_RAW = 100_000
+#: A small file is gone through again and again, until a turn takes about so many seconds.
+_TURN = 0.6
+_MOST_TIMES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +90,25 @@ class Measurement:
             stack.callback(self._dataset.close)
             bare = stack.enter_context(_BareLoop(self._dataset, self._order, self.workers))
             lanes: list[Callable[[], None]] = [bare.run]
-            bare.run()  # the first pass of each fills the caches, and is not counted
+            bare.run()  # the first turn of each fills the caches, and is not counted
+            times_over = min(_MOST_TIMES, math.ceil(_TURN / _seconds(bare.run)))
+            bare.repeat(times_over)
             progress(done := done + 1)
             for name, kind in ((names[1], "threads"), (names[2], "processes")):
-                loader, firsts[name] = self._start(stack, kind)  # type: ignore[arg-type]
-                lanes.append(lambda loader=loader: _drain(loader))  # type: ignore[misc]
+                loader, firsts[name] = self._start(stack, kind, self._order * times_over)
+                lanes.append(partial(_drain, loader))
                 progress(done := done + 1)
             for _ in range(self.rounds):
                 for name, lane in zip(names, lanes, strict=True):
-                    start = time.perf_counter()
-                    lane()
-                    times[name].append(time.perf_counter() - start)
+                    times[name].append(_seconds(lane))
                     progress(done := done + 1)
-        return [Result(name, self.count / statistics.median(times[name]), firsts[name]) for name in names]
+        records = self.count * times_over
+        return [Result(name, records / statistics.median(times[name]), firsts[name]) for name in names]
 
-    def _start(self, stack: ExitStack, kind: Literal["threads", "processes"]) -> tuple[DataLoader, float]:
+    def _start(self, stack: ExitStack, kind: str, order: list[int]) -> tuple[DataLoader, float]:
         start = time.perf_counter()
         loader = stack.enter_context(
-            DataLoader(self._dataset, self._batch_size, sampler=self._order, workers=kind, num_workers=self.workers)
+            DataLoader(self._dataset, self._batch_size, sampler=order, workers=kind, num_workers=self.workers)
         )
         batches = iter(loader)
         next(batches)
@@ -121,6 +126,12 @@ def _open(path: Path) -> tuple[ImageRecordDataset | RecordDataset, NDArray[np.in
         sizes = records.files.readers[0].index.spans.astype(np.int64)
         return records, spread(sizes, _MOST_RAW, _MOST_BYTES)
     return pictures, choose(pictures, _MOST, _MOST_BYTES)
+
+
+def _seconds(lane: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    lane()
+    return time.perf_counter() - start
 
 
 def _drain(loader: DataLoader) -> None:
@@ -142,8 +153,12 @@ class _BareLoop(ExitStack):
         self._shares = [ranges[thread::threads] for thread in range(threads)]
         self._threads = self.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="asyncloader-bench"))
 
+    def repeat(self, times: int) -> None:
+        """Have each turn go through all records so many times."""
+        self._shares = [share * times for share in self._shares]
+
     def run(self) -> None:
-        """Do it once."""
+        """Do one turn."""
         for share in [self._threads.submit(self._work, share) for share in self._shares]:
             share.result()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asyncloader.cli.payloads import Content, inspect
-from asyncloader.cli.records import chunks, spread
+from asyncloader.cli.records import build_index, chunks, find_index, spread
 from asyncloader.datasets.faces import FaceRecordDataset
 from asyncloader.datasets.images import ImageRecordDataset
 from asyncloader.errors import AsyncLoaderError, DecodeError
@@ -49,9 +50,14 @@ def open_pictures(path: Path, transform: Any = None) -> ImageRecordDataset:
 
     Raises
     ------
+    AsyncLoaderError
+        There are no records.
     DecodeError
         None of the records looked at is a picture with a header; the message says what they are.
     """
+    if find_index(path) is None and sys.stderr.isatty():
+        # The dataset scans without a word. What this reads before it, it finds in the system's memory.
+        build_index(path)
     dataset = ImageRecordDataset(path, transform=transform)
     reader = dataset.files.readers[0]
     if is_face_set(reader):
