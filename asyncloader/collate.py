@@ -94,7 +94,7 @@ def _columns(samples: Sequence[Any], column: Column) -> Any:
     """Apply ``column`` at each place of the samples' structure."""
     first = samples[0]
     if isinstance(first, tuple | list):
-        if any(not isinstance(sample, tuple | list) or len(sample) != len(first) for sample in samples):
+        if set(map(type, samples)) != {type(first)} or set(map(len, samples)) != {len(first)}:
             return column(samples)  # lists of different lengths are values (boxes, tokens), not structure
         parts = [_columns(part, column) for part in zip(*samples, strict=True)]
         if hasattr(first, "_fields"):

@@ -78,16 +78,15 @@ class ImageDecoder:
 
     def __call__(self, data: Buffer, memory: BatchMemory | None = None, slot: int = 0) -> NDArray[Any]:
         """Decode ``data``; the result is ``memory``'s row for ``slot`` where the picture has the rows' shape."""
-        row = memory.row(slot) if memory is not None else None
-        if row is not None and self._jpeg_space is not None and data[:3] == _JPEG_MAGIC:
-            # The hot path: no look at the header, since a buffer of the row's size bounds what is decoded.
+        if memory is not None and memory.rows and self._jpeg_space is not None:
+            # A buffer of the row's size bounds what is decoded, so there is no need to look at the header first; and
+            # the codec refuses what is not a JPEG, so none to look at the first bytes.
+            row = memory.rows[slot]
             try:
-                image = simplejpeg.decode_jpeg(data, self._jpeg_space, buffer=row)
-            except ValueError:
-                pass  # larger than the row, or damaged: the way below tells which
-            else:
-                if image.shape == row.shape:
+                if simplejpeg.decode_jpeg(data, self._jpeg_space, buffer=row).shape == row.shape:
                     return row
+            except ValueError:
+                pass  # larger than the row, or no JPEG, or damaged: the way below tells which
         return self._decode(data, memory, slot)
 
     def _decode(self, data: Buffer, memory: BatchMemory | None, slot: int) -> NDArray[Any]:

@@ -9,6 +9,7 @@ end of its chain of bases, and the lease's death is what returns the block.
 from __future__ import annotations
 
 import math
+import operator
 import threading
 import weakref
 from collections import deque
@@ -157,7 +158,7 @@ class MemoryPool:
 class BatchMemory:
     """Where the arrays of one batch go.
 
-    Samples of one shape are decoded straight into their row of the batch: :meth:`row` gives it, and the collate
+    Samples of one shape are decoded straight into their row of the batch, one of ``rows``, and the collate
     function, finding with :meth:`adopt` that a column is those rows, has nothing to copy.
 
     Parameters
@@ -176,11 +177,8 @@ class BatchMemory:
         self.use_rows = use_rows
         self._lock = threading.Lock()
         self._array: NDArray[Any] | None = None
-        self._rows: list[NDArray[Any]] = []
-
-    def row(self, slot: int) -> NDArray[Any] | None:
-        """Give the row of the sample in ``slot``, or None before a shape is known."""
-        return self._rows[slot] if self._rows else None
+        #: The rows by slot; none before a shape is known.
+        self.rows: list[NDArray[Any]] = []
 
     def allocate_rows(self, shape: tuple[int, ...], dtype: DTypeLike, slot: int) -> NDArray[Any] | None:
         """Make the rows, of the first sample's shape, and give the one for ``slot``; None where rows are of no use."""
@@ -189,17 +187,13 @@ class BatchMemory:
         with self._lock:  # slices of one batch run in several threads
             if self._array is None:
                 self._array = self.empty((self.count, *shape), dtype)
-                self._rows = list(self._array)
-        row = self._rows[slot]
+                self.rows.extend(self._array)
+        row = self.rows[slot]
         return row if row.shape == shape and row.dtype == dtype else None
 
     def adopt(self, column: Sequence[object]) -> NDArray[Any] | None:
         """Give the whole array if ``column`` is its rows, all of them and in order."""
-        rows = self._rows
-        if len(rows) != len(column) or not all(map(_is, rows, column)):
+        rows = self.rows
+        if len(rows) != len(column) or not all(map(operator.is_, rows, column)):
             return None
         return self._array
-
-
-def _is(left: object, right: object) -> bool:
-    return left is right

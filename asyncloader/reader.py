@@ -124,7 +124,7 @@ class _FileOrder:
         self._pool = pool
         self._order = np.argsort(reader.index.offsets, kind="stable")
         self._next = 0
-        self._reads: deque[Future[Sequence[bytes | memoryview | Exception]]] = deque()
+        self._reads: deque[Future[list[bytes | memoryview | Exception]]] = deque()
         self._records: deque[bytes | memoryview | Exception] = deque()
 
     def __aiter__(self) -> _FileOrder:

@@ -84,8 +84,10 @@ class LoadContext:
         Randomness comes from these and the position alone.
     reading, decoding : float
         Seconds spent, counted here by the dataset.
-    before_sample : callable, optional
-        Called with each position before its sample is made; it may raise to end the work.
+    before_sample : callable
+        Called with each position before a user's code makes its sample; it may raise to end the work.
+    watched : bool
+        Whether it is to be called before every sample, with a user's code or without.
     """
 
     memory: BatchMemory
@@ -94,7 +96,8 @@ class LoadContext:
     epoch: int = 0
     reading: float = 0.0
     decoding: float = 0.0
-    before_sample: Callable[[int], None] | None = field(default=None, repr=False)
+    before_sample: Callable[[int], None] = field(default=lambda position: None, repr=False)
+    watched: bool = False
 
     def rng(self, position: int) -> np.random.Generator:
         """Give the generator of one sample: the same for any worker, at any time."""

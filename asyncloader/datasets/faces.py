@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asyncloader.datasets.images import ImageRecordDataset, split_image_record
-from asyncloader.decoders import MAX_PIXELS, Buffer, Color
+from asyncloader.decoders import MAX_PIXELS, Color
 from asyncloader.errors import CorruptRecordError, MissingFileError
 
 __all__ = ["FaceRecordDataset"]
@@ -93,9 +93,8 @@ class FaceRecordDataset(ImageRecordDataset):
         records: list[int] = self._records[np.asarray(positions, np.int64)].tolist()
         return records
 
-    def _split(self, payload: Buffer, position: int) -> tuple[Buffer, Any]:
-        label, picture = split_image_record(payload)
-        return picture, _identity(label)
+    def _label(self, label: Any) -> np.int64:
+        return _identity(label)
 
     @cached_property
     def num_classes(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import aiofiles.os
 import numpy as np
 
-from asyncloader.datasets.base import Dataset, LoadContext, Location
+from asyncloader.datasets.base import Dataset, LoadContext, Location, as_indexes
 from asyncloader.datasets.pictures import PictureSamples
 from asyncloader.decoders import MAX_PIXELS, Buffer, Color, ImageDecoder
 from asyncloader.errors import MissingFileError, ReadError
@@ -100,13 +100,11 @@ class ImageFolderDataset(Dataset):
     ) -> list[Any]:
         """Make the samples of what was read."""
         with context.time_decoding():
-            return self.samples.make(payloads, positions, self._split, self.locate, context)
+            labels = self.labels[as_indexes(positions)]
+            return self.samples.make(zip(payloads, labels, strict=True), positions, self.locate, context)
 
     def _read(self, positions: Sequence[int]) -> Sequence[Buffer | Exception]:
         return [_read_file(self.paths[position]) for position in positions]
-
-    def _split(self, payload: Buffer, position: int) -> tuple[Buffer, Any]:
-        return payload, self.labels[position]
 
     def locate(self, position: int) -> Location:
         """Name the file."""

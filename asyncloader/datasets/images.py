@@ -111,15 +111,25 @@ class ImageRecordDataset(Dataset):
         with context.time_reading():
             payloads = self.files.read_many(records)
         with context.time_decoding():
-            return self.samples.make(payloads, positions, self._split, self.locate, context)
+            return self.samples.make(map(self._take_apart, payloads), positions, self.locate, context)
 
     def _records_of(self, positions: Sequence[int]) -> Sequence[int]:
         """Give the records that hold the samples at ``positions``."""
         return positions
 
-    def _split(self, payload: Buffer, position: int) -> tuple[Buffer, Any]:
-        label, picture = split_image_record(payload)
-        return picture, label
+    def _take_apart(self, payload: Buffer | Exception) -> tuple[Buffer | Exception, Any]:
+        """Give a record's picture and its sample's label; an exception in the picture's place."""
+        if isinstance(payload, Exception):
+            return payload, None
+        try:
+            label, picture = split_image_record(payload)
+        except DecodeError as error:
+            return error, None
+        return picture, self._label(label)
+
+    def _label(self, label: Any) -> Any:
+        """Give the sample's label, from the record's."""
+        return label
 
     def locate(self, position: int) -> Location:
         """Say where an image's record is."""

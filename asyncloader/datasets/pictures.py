@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from asyncloader.datasets.base import Failure, LoadContext, Location, Transform, located, sample_error
@@ -29,9 +30,8 @@ class PictureSamples:
 
     def make(
         self,
-        payloads: Sequence[Buffer | Exception],
+        parts: Iterable[tuple[Buffer | Exception, Any]],
         positions: Sequence[int],
-        split: Callable[[Buffer, int], tuple[Buffer, Any]],
         locate: Callable[[int], Location],
         context: LoadContext,
     ) -> list[Any]:
@@ -39,39 +39,38 @@ class PictureSamples:
 
         Parameters
         ----------
-        payloads : sequence
-            What was read at each position, an exception where reading failed.
+        parts : iterable of pairs
+            Each sample's encoded picture, or the exception that stands for it, and its label. Taken one by one between
+            the decoding of pictures: a thread that did this for all at once would keep the GIL from the others for long.
         positions : sequence of int
-            Where the payloads come from.
-        split : callable
-            ``split(payload, position)`` gives the picture's bytes and the label.
+            Where the samples come from.
         locate : callable
             ``locate(position)`` says where a sample comes from; called for failures only.
         context : LoadContext
             Where the arrays go.
         """
-        decoder, transform, before = self.decoder, self.transform, context.before_sample
-        # With a transform what is decoded is not what enters the batch, so it has no row there.
-        memory = context.memory if transform is None else None
+        decoder, transform, memory = self.decoder, self.transform, context.memory
+        users_code = transform is not None or context.watched
         samples: list[Any] = []
-        slot = context.first_slot
-        for payload, position in zip(payloads, positions, strict=True):
+        for slot, position, (picture, label) in zip(itertools.count(context.first_slot), positions, parts):
             step = "decoding"
             try:
-                if isinstance(payload, Exception):
-                    raise payload
-                if before is not None:
-                    before(position)
-                picture, label = split(payload, position)
-                image = decoder(picture, memory, slot)
+                if isinstance(picture, Exception):
+                    raise picture
+                if users_code:
+                    context.before_sample(position)
                 if transform is None:
-                    samples.append((image, label))
+                    samples.append((decoder(picture, memory, slot), label))
                 else:
+                    image = decoder(picture)  # what is decoded does not enter the batch, so it has no row there
                     step = str(transform)
                     samples.append(transform.on_pair(image, label, position, context))
-            except DecodeError as error:
-                samples.append(Failure(located(error, locate(position), position)))
             except Exception as error:
-                samples.append(Failure(sample_error(error, locate(position), position, step)))
-            slot += 1
+                samples.append(Failure(_explained(error, locate(position), position, step)))
         return samples
+
+
+def _explained(error: Exception, location: Location, position: int, step: str) -> Exception:
+    if isinstance(error, DecodeError):
+        return located(error, location, position)
+    return sample_error(error, location, position, step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -68,15 +68,15 @@ class RecordFiles:
         key, offset = reader.locate(local)
         return Location(reader.path, key, offset)
 
-    def read_many(self, positions: Sequence[int]) -> Sequence[Payload]:
+    def read_many(self, positions: Sequence[int]) -> Iterator[Payload]:
         """Give the payloads, an exception where one could not be read: one coalesced read for each file."""
         if len(self.readers) == 1:
-            return self.readers[0].read_many(as_indexes(positions), on_error="return")
+            return self.readers[0].iter_many(as_indexes(positions))
         payloads: list[Payload] = [b""] * len(positions)
         for reader, slots, local in self._by_file(positions):
-            for slot, payload in zip(slots, reader.read_many(local, on_error="return"), strict=True):
+            for slot, payload in zip(slots, reader.iter_many(local), strict=True):
                 payloads[slot] = payload
-        return payloads
+        return iter(payloads)
 
     def advise(self, positions: Sequence[int]) -> None:
         """Announce the records of ``positions`` to the kernel."""
@@ -136,8 +136,8 @@ class RecordDataset(Dataset):
         """Read the records at ``positions``."""
         with context.time_reading():
             payloads = self.files.read_many(positions)
-        if self.transform is None:
-            return [bytes(p) if not isinstance(p, Exception) else Failure(p) for p in payloads]
+            if self.transform is None:
+                return [bytes(p) if not isinstance(p, Exception) else Failure(p) for p in payloads]
         with context.time_decoding():
             return [self._transformed(*item, context) for item in zip(payloads, positions, strict=True)]
 
@@ -146,8 +146,7 @@ class RecordDataset(Dataset):
         if isinstance(payload, Exception):
             return Failure(payload)
         try:
-            if context.before_sample is not None:
-                context.before_sample(position)
+            context.before_sample(position)
             return self.transform.on_value(bytes(payload), position, context)
         except Exception as error:
             return Failure(sample_error(error, self.locate(position), position, str(self.transform)))

@@ -112,7 +112,8 @@ class BatchMaker:
             if self.seed_globals:
                 _seed_globals(sample_seed(self.seed, job.epoch, position))
 
-        context = LoadContext(memory, start, self.seed, job.epoch, before_sample=before_sample)
+        context = LoadContext(memory, start, self.seed, job.epoch, watched=watch is not None)
+        context.before_sample = before_sample
         slots = [slot for slot in range(start, stop) if slot not in job.failed]
         if len(slots) < stop - start:
             memory.use_rows = False  # rows are for slots without gaps
@@ -135,8 +136,7 @@ class BatchMaker:
             read_many = getattr(dataset, "read_many", None) or getattr(dataset, "__getitems__", None)
             if read_many is None or self.seed_globals:
                 return [self._one(position, context) for position in positions]
-            if context.before_sample is not None:
-                context.before_sample(positions[0])
+            context.before_sample(positions[0])
             try:
                 samples = list(read_many(positions))
             except Exception as error:
@@ -150,8 +150,7 @@ class BatchMaker:
 
     def _one(self, position: Any, context: LoadContext) -> Any:
         try:
-            if context.before_sample is not None:
-                context.before_sample(position)
+            context.before_sample(position)
             return self.dataset[position]
         except Exception as error:
             return Failure(sample_error(error, Location(), position, _name(self.dataset)))
