@@ -5,14 +5,16 @@ from __future__ import annotations
 import numbers
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HEADER", "IRHeader", "pack", "unpack"]
+__all__ = ["HEADER", "HeaderLike", "IRHeader", "pack", "unpack"]
 
 HEADER = struct.Struct("<IfQQ")
+
+Label: TypeAlias = float | Sequence[float] | NDArray[np.float32]
 
 
 class IRHeader(NamedTuple):
@@ -31,12 +33,15 @@ class IRHeader(NamedTuple):
     """
 
     flag: int
-    label: float | Sequence[float] | NDArray[np.float32]
+    label: Label
     id: int
     id2: int
 
 
-def pack(header: IRHeader | tuple[int, float | Sequence[float] | NDArray[np.float32], int, int], s: bytes) -> bytes:
+HeaderLike: TypeAlias = IRHeader | tuple[int, Label, int, int]
+
+
+def pack(header: HeaderLike, s: bytes) -> bytes:
     """Put a header before bytes.
 
     Parameters

@@ -210,20 +210,16 @@ def _chunks(text: LocalFile) -> Iterator[bytes]:
 
 def _check(offsets: NDArray[np.int64], path: str, file: LocalFile) -> None:
     """Find out what is cheap to see of an index that is not this file's."""
-    if len(offsets) == 0 and file.size:
-        fault, line = f"it names no record, but {file.path} has {file.size} bytes", None
-    else:
-        wrong = (offsets > file.size - HEAD.size) | (offsets & 3 != 0)
-        if not wrong.any():
-            return
-        line = int(np.argmax(wrong))
-        offset = int(offsets[line])
-        reason = "not a multiple of 4" if offset % 4 else f"past the last record of {file.path} ({file.size} bytes)"
-        fault = f"byte offset {offset} is {reason}"
-    where = path if line is None else f"{path}, line {line + 1}"
+    wrong = (offsets > file.size - HEAD.size) | (offsets & 3 != 0)
+    if not wrong.any():
+        return
+    line = int(np.argmax(wrong))
+    offset = int(offsets[line])
+    fault = "is not a multiple of 4" if offset % 4 else f"is past the last record of {file.path} ({file.size} bytes)"
     raise IndexFileError(
-        f"{where}: {fault}: the index is damaged, or of another file; write it anew with `asyncloader index`",
+        f"{path}, line {line + 1}: the byte offset {offset} {fault}: the index is damaged, or of another file; "
+        "write it anew with `asyncloader index`",
         path=path,
         position=line,
-        offset=None if line is None else int(offsets[line]),
+        offset=offset,
     )

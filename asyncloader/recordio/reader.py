@@ -10,7 +10,7 @@ from typing import Literal, Self, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asyncloader.errors import CorruptRecordError, ReadError
+from asyncloader.errors import CorruptRecordError, IndexFileError, ReadError
 from asyncloader.recordio.frames import HEAD, MAGIC, decode_from
 from asyncloader.recordio.index import RecordIndex, index_path_beside
 from asyncloader.storage import LocalFile, ReadPlan, plan_reads
@@ -89,8 +89,7 @@ class RecordReader:
                 index = RecordIndex.build(self._file)
             else:
                 self._index_file = LocalFile(index_path)
-                index = RecordIndex.load(self._index_file, self._file)
-                self._index_file.close()
+                index = _load_index(self._index_file, self._file)
         self.index = index
 
     def __len__(self) -> int:
@@ -253,11 +252,22 @@ class RecordReader:
         self.path = self._file.path
         if isinstance(index, LocalFile):
             self._index_file = index
-            self.index = RecordIndex.load(index, self._file)
-            index.close()
+            self.index = _load_index(index, self._file)
         else:
             self._index_file = None
             self.index = index
+
+
+def _load_index(text: LocalFile, file: LocalFile) -> RecordIndex:
+    with text:
+        index = RecordIndex.load(text, file)
+    if len(index) == 0 and file.size:
+        raise IndexFileError(
+            f"{text.path} names no record, but {file.path} has {file.size} bytes; "
+            "write the index anew with `asyncloader index`",
+            path=text.path,
+        )
+    return index
 
 
 def _cut_short(

@@ -62,6 +62,11 @@ class AtomicFile:
             ) from error
 
     @property
+    def descriptor(self) -> int:
+        """The file's descriptor, for those who write to it by other means."""
+        return self._descriptor
+
+    @property
     def closed(self) -> bool:
         """Whether the file was committed or discarded."""
         return self._descriptor < 0
