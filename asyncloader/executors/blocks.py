@@ -8,12 +8,12 @@ memory is gone with the last process that maps it.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import secrets
 import sys
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any
 
 from asyncloader.errors import SharedMemoryError
@@ -54,7 +54,7 @@ class SharedBlock:
         def _allocate(self) -> None:
             self.memory = mmap.mmap(-1, self.size, tagname=self._name)
 
-        def send(self, connection: Connection[Any, Any], pid: int) -> None:
+        def send(self, connection: Connection[Any, Any]) -> None:
             """Hand the block to a worker, which takes it with :func:`receive_block`."""
             connection.send((self.size, self._name))
 
@@ -68,13 +68,14 @@ class SharedBlock:
                 os.posix_fallocate(self._descriptor, 0, self.size)
             else:
                 os.ftruncate(self._descriptor, self.size)
-            self.memory = mmap.mmap(self._descriptor, self.size)
+            self.memory = _map(self._descriptor, self.size, mmap.ACCESS_WRITE)
 
-        def send(self, connection: Connection[Any, Any], pid: int) -> None:
+        def send(self, connection: Connection[Any, Any]) -> None:
             """Hand the block to a worker, which takes it with :func:`receive_block`."""
             assert self._descriptor is not None
             connection.send((self.size, None))
-            send_handle(connection, self._descriptor, pid)
+            with _as_socket(connection) as channel:
+                socket.send_fds(channel, [_COMPANION], [self._descriptor])
 
         def __del__(self) -> None:
             if self._descriptor is not None:
@@ -90,19 +91,33 @@ def receive_block(connection: Connection[Any, Any], *, private: bool = False) ->
         Where it comes from.
     private : bool
         Map it so that what this process writes is seen by nobody else.
+
+    Raises
+    ------
+    SharedMemoryError
+        This process may have no more memory or descriptors; the connection can still be used.
     """
     size, name = connection.recv()
     access = mmap.ACCESS_COPY if private else mmap.ACCESS_WRITE
-    if sys.platform == "win32":
-        return mmap.mmap(-1, size, tagname=name, access=access)
-    descriptor = recv_handle(connection)
     try:
-        return mmap.mmap(descriptor, size, access=access)
-    finally:
-        os.close(descriptor)
+        if sys.platform == "win32":
+            return mmap.mmap(-1, size, tagname=name, access=access)
+        descriptor = _receive_descriptor(connection)
+        try:
+            return _map(descriptor, size, access)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise SharedMemoryError(f"{size} bytes of shared memory could not be mapped ({error})") from error
 
 
 if sys.platform != "win32":
+    import errno
+    import socket
+    from collections.abc import Iterator
+
+    #: A descriptor travels beside at least one byte.
+    _COMPANION = b"\0"
 
     def _open_anonymous(name: str) -> int:
         if hasattr(os, "memfd_create"):
@@ -113,3 +128,33 @@ if sys.platform != "win32":
         descriptor: int = shm_open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=0o600)
         shm_unlink(name)
         return descriptor
+
+    def _map(descriptor: int, size: int, access: int) -> mmap.mmap:
+        if sys.version_info >= (3, 13):
+            return mmap.mmap(descriptor, size, access=access, trackfd=False)
+        return mmap.mmap(descriptor, size, access=access)  # keeps a duplicate of the descriptor
+
+    @contextlib.contextmanager
+    def _as_socket(connection: Connection[Any, Any]) -> Iterator[socket.socket]:
+        """See a connection as the socket it is, on its own descriptor.
+
+        multiprocessing's ``send_handle`` needs another descriptor for it, and on macOS waits for an answer on the
+        connection, where messages of the worker may come in between.
+        """
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=connection.fileno())
+        try:
+            yield channel
+        finally:
+            channel.detach()
+
+    def _receive_descriptor(connection: Connection[Any, Any]) -> int:
+        flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        with _as_socket(connection) as channel:
+            message, descriptors, _, _ = socket.recv_fds(channel, len(_COMPANION), 1, flags)
+        if not message:
+            raise EOFError
+        if not descriptors:  # the kernel drops it where the process may open no more
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if not flags:
+            os.set_inheritable(descriptors[0], False)
+        return descriptors[0]

@@ -101,13 +101,15 @@ class ProcessExecutor:
 
     def expire(self, job: Job, error: Exception) -> Job | None:
         """End the worker that is stuck; without the sample, once it is known which it is, the batch is made again."""
-        stuck = list(job.active.values())
+        begun, stuck = bool(job.active), [position for position in job.active.values() if position is not None]
         job.abandon()
         if self._supervisor is not None:
             self._supervisor.end_worker_of(job)
         if self._maker.on_error == "raise":
             return None
         successor = job.without(stuck, error)
+        if begun and len(successor.failed) == len(job.failed):
+            return None  # no sample is stuck, but the collate function
         successor.careful = True
         return successor
 
@@ -154,4 +156,5 @@ def _payload(maker: BatchMaker) -> Payload:
     writer = BlockWriter(block.memory if block is not None else None)
     places = [(writer.place(raw), raw.nbytes) for raw in raws]
     rest = [raw for raw, (start, _) in zip(raws, places, strict=True) if start is None]
-    return Payload(Packed(body, places, writer.needed), block, rest)
+    header = pickle.dumps((Packed(body, places, writer.needed), block is not None, len(rest)), protocol=5)
+    return Payload(header, block, rest)

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import multiprocessing.process
 import multiprocessing.spawn
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from asyncloader.errors import WorkerError
 
 __all__ = ["WorkerProcess", "start_process"]
+
+#: Seconds to wait for the exit status of a process that has ended.
+STATUS_TIMEOUT = 1.0
 
 _patching = threading.Lock()
 
@@ -29,6 +37,33 @@ class WorkerProcess(SpawnProcess):
     def _Popen(process_obj: Any) -> Any:
         with _without_main():
             return SpawnProcess._Popen(process_obj)
+
+    def kill(self) -> None:
+        """End the process at once; nothing happens where it is finished already."""
+        with contextlib.suppress(ValueError):
+            super().kill()
+
+    def finish(self, grace: float = 0.0) -> int | None:
+        """Wait for the end, kill the process where that takes longer than ``grace`` seconds, and free what it held.
+
+        Returns
+        -------
+        int or None
+            The exit status as :attr:`exitcode` has it; None where another part of the program has taken it.
+        """
+        if not wait([self.sentinel], grace):
+            self.kill()
+            wait([self.sentinel])
+        # Another thread that looks after its own children may take the status of ours: it leaves it where we find it a
+        # moment later. A program that ignores SIGCHLD, or waits for any child, keeps it.
+        deadline = time.monotonic() + STATUS_TIMEOUT
+        self.join(STATUS_TIMEOUT)
+        while (code := self.exitcode) is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        if code is None:
+            self._popen.returncode = 255  # type: ignore[attr-defined]  # else it counts as running, and cannot be closed
+        self.close()
+        return code
 
 
 @contextlib.contextmanager
@@ -83,8 +118,21 @@ def _interrupts_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # it leaves the signal unblocked where it has to start
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+if hasattr(os, "register_at_fork"):
+
+    def _disown() -> None:
+        """Forget the workers in a child that the user forked, which would end them at its own exit."""
+        children = multiprocessing.process._children  # type: ignore[attr-defined]
+        for process in list(children):
+            if isinstance(process, WorkerProcess):
+                children.discard(process)
+
+    os.register_at_fork(after_in_child=_disown)

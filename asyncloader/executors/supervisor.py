@@ -6,9 +6,10 @@ needs a lock. Others put a command in its queue and wake it.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import multiprocessing
+import os
+import pickle
 import signal
 import threading
 import time
@@ -18,15 +19,16 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import numpy as np
+import cloudpickle
 
 from asyncloader.errors import LoaderClosedError, SharedMemoryError, WorkerCrashedError, WorkerError
 from asyncloader.executors.base import Job, Made
 from asyncloader.executors.blocks import SharedBlock
+from asyncloader.executors.lending import BlockLender
+from asyncloader.executors.sender import Sender
 from asyncloader.executors.spawn import WorkerProcess, start_process
 from asyncloader.executors.wire import Packed, unpack, unpack_error
 from asyncloader.executors.worker import WorkerOptions, worker_main
-from asyncloader.memory import BlockPool
 from asyncloader.stats import StatsCounter
 
 __all__ = ["Payload", "Supervisor"]
@@ -38,10 +40,13 @@ CRASHES_PER_SAMPLE = 3
 CRASHES_PER_BATCH = 5
 #: Workers that end before they are ready, in a row, before the loader gives up.
 FAILED_STARTS = 3
+#: The same for workers that are killed before they came to load anything of the user's, so that nothing of it is at
+#: fault.
+KILLED_STARTS = 25
+#: The exit code of what SIGKILL ended; on Windows there is no such name.
+KILLED = -9
 #: Seconds that workers get to end by themselves at the end.
 STOP_TIMEOUT = 0.5
-#: Blocks grow by this factor over what a batch needed, so that ragged batches do not outgrow them each time.
-GROWTH = 1.125
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +55,15 @@ class Payload:
 
     Attributes
     ----------
-    packed : Packed
-        The batch maker.
+    header : bytes
+        The pickled batch maker, what follows, and how it belongs together.
     block : SharedBlock or None
         The large arrays in it, which workers map instead of each getting a copy.
     rest : list of memoryview
         The arrays, where shared memory is short.
     """
 
-    packed: Packed
+    header: bytes
     block: SharedBlock | None
     rest: Sequence[memoryview]
 
@@ -75,6 +80,8 @@ class _Assignment:
 class _Worker:
     process: WorkerProcess
     connection: Connection[Any, Any]
+    sender: Sender
+    loading: bool = False
     ready: bool = False
     jobs: dict[int, _Assignment] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
@@ -119,15 +126,15 @@ class Supervisor:
         self._pending: deque[Job] = deque()
         self._crashes: dict[Job, list[Any]] = {}
         self._failed_starts = 0
+        self._killed_starts = 0
         self._failure: Exception | None = None
-        # A consumer that keeps more batches than may be under way gets copies of them, so the blocks are bounded.
-        self._max_loans = prefetch + 2
-        self._pool: BlockPool[SharedBlock] = BlockPool(prefetch + 2, self._forget)
-        self._block_numbers = itertools.count()
-        self._block_size = 0
+        self._blocks = BlockLender(prefetch, self._forget)
+        self._receiving: _Worker | None = None
         self._commands: deque[Callable[[], None]] = deque()
         self._awake, self._wake = multiprocessing.Pipe(duplex=False)
-        self._waking = threading.Lock()
+        self._pid = os.getpid()
+        # Reentrant, since the garbage collector may run a finalizer that stops this object while the lock is held.
+        self._waking = threading.RLock()
         self._woken = False
         self._stopping = False
         self._ended = False
@@ -146,6 +153,11 @@ class Supervisor:
 
     def submit(self, job: Job) -> None:
         """Have a worker make the job's batch."""
+        if os.getpid() != self._pid:
+            raise LoaderClosedError(
+                f"the workers of this loader serve process {self._pid}, which has forked this one: "
+                "make a new loader here, or fork before the loader is used"
+            )
         if not self._command(lambda: self._pending.append(job)):
             _set(job, LoaderClosedError("the loader is closed; make a new one"))
 
@@ -156,10 +168,18 @@ class Supervisor:
     def end_worker_of(self, job: Job) -> None:
         """Kill the worker that is at a job; its other jobs are done by another."""
         self._command(lambda: self._end_worker_of(job))
+        sending = self._receiving
+        if sending is not None and any(assignment.job is job for assignment in list(sending.jobs.values())):
+            # In the middle of a message it is stuck, and the thread that waits for the rest of it.
+            sending.expired = True
+            sending.process.kill()
 
     def stop(self) -> None:
         """Have everything end; does not wait."""
         self._command(self._begin_stop)
+        sending = self._receiving
+        if sending is not None:
+            sending.process.kill()
 
     def join(self, timeout: float) -> None:
         """Wait for the end."""
@@ -168,6 +188,8 @@ class Supervisor:
 
     def _command(self, command: Callable[[], None]) -> bool:
         """Have the thread do something; False if it has ended."""
+        if os.getpid() != self._pid:
+            return False
         with self._waking:
             if self._ended:
                 return False
@@ -211,11 +233,14 @@ class Supervisor:
 
     def _receive(self, worker: _Worker) -> bool:
         """Take all that a worker has sent; False if it will send no more."""
+        self._receiving = worker
         try:
             while worker.connection.poll():
-                self._handle(worker, *worker.connection.recv())
+                self._handle(worker, *pickle.loads(worker.connection.recv_bytes()))
         except (EOFError, OSError):
             return False
+        finally:
+            self._receiving = None
         return True
 
     def _keep_workers(self) -> None:
@@ -230,8 +255,11 @@ class Supervisor:
                 return
 
     def _start_worker(self) -> None:
-        ours, theirs = multiprocessing.Pipe()
         number = next(self._numbers)
+        try:
+            ours, theirs = multiprocessing.Pipe()
+        except OSError as error:
+            raise WorkerError(f"a worker process could not be started ({error}): use fewer workers") from error
         try:
             process = start_process(
                 worker_main, (theirs, WorkerOptions(number, self._threads)), f"asyncloader-{number}"
@@ -241,17 +269,15 @@ class Supervisor:
             raise
         finally:
             theirs.close()
-        worker = _Worker(process, ours)
-        self._workers.append(worker)
-        payload = self._payload
         try:
-            ours.send((payload.packed, payload.block is not None, [part.nbytes for part in payload.rest]))
-            if payload.block is not None:
-                payload.block.send(ours, process.pid or 0)
-            for part in payload.rest:
-                ours.send_bytes(part)
-        except OSError:
-            process.kill()  # if it has not ended already
+            sender = Sender(ours, process.kill)
+        except WorkerError:
+            process.finish()
+            ours.close()
+            raise
+        self._workers.append(_Worker(process, ours, sender))
+        payload = self._payload
+        sender.send(payload.header, *([payload.block] if payload.block is not None else []), *payload.rest)
 
     def _assign(self) -> None:
         """Give waiting jobs to the workers that have the fewest."""
@@ -270,23 +296,28 @@ class Supervisor:
             self._give(min(free, key=lambda worker: len(worker.jobs)), job)
 
     def _give(self, worker: _Worker, job: Job) -> None:
+        try:
+            # By value where need be: positions may be of a class of the user's main module.
+            pickled = cloudpickle.dumps((job.number, job.epoch, job.positions, job.payloads, job.failed), protocol=5)
+        except Exception as error:
+            failure = WorkerError(f"the positions of batch {job.number} cannot be sent to a process: {error}")
+            failure.__cause__ = error
+            _set(job, failure)
+            return
         block = self._take_block()
         number = next(self._numbers)
         worker.jobs[number] = _Assignment(job, block)
-        try:
-            if block is not None and block.number not in worker.known:
-                worker.connection.send(("map", block.number))
-                block.send(worker.connection, worker.process.pid or 0)
-                worker.known.add(block.number)
-            fields = (job.number, job.epoch, job.positions, job.payloads, job.failed)
-            worker.connection.send(("job", number, job.careful, block.number if block else None, *fields))
-        except OSError:
-            worker.process.kill()  # if it has not ended already; the job is given to another
+        if block is not None and block.number not in worker.known:
+            worker.known.add(block.number)
+            worker.sender.send(pickle.dumps(("map", block.number)), block)
+        worker.sender.send(pickle.dumps(("job", number, job.careful, block.number if block else None, pickled)))
 
     def _handle(self, worker: _Worker, kind: str, *content: Any) -> None:
-        if kind == "ready":
+        if kind == "loading":
+            worker.loading = True
+        elif kind == "ready":
             worker.ready = True
-            self._failed_starts = 0
+            self._failed_starts = self._killed_starts = 0
         elif kind == "failed":
             self._fail(unpack_error(content[0]))
         elif kind == "at":
@@ -295,7 +326,7 @@ class Supervisor:
             self._deliver(worker, *content)
         else:
             assignment = worker.jobs.pop(content[0])
-            self._give_back(assignment.block)
+            self._blocks.give_back(assignment.block)
             self._crashes.pop(assignment.job, None)
             if kind == "error":
                 _set(assignment.job, unpack_error(content[1]))
@@ -312,18 +343,13 @@ class Supervisor:
         assignment = worker.jobs.pop(number)
         job, block = assignment.job, assignment.block
         self._crashes.pop(job, None)
-        if packed.needed > self._block_size:
-            self._block_size = int(packed.needed * GROWTH)
+        self._blocks.note_need(packed.needed)
         memory: Any = None
         if block is not None:
-            memory = np.frombuffer(block.memory, np.uint8)
             if job.abandoned or all(start is None for start, _ in packed.places):
-                self._give_back(block)
-            elif self._pool.loans() >= self._max_loans:
-                memory = bytearray(memory[: packed.needed])
-                self._give_back(block)
+                self._blocks.give_back(block)
             else:
-                memory = self._pool.lend(block, memory)
+                memory = self._blocks.lend(block, packed.needed)
         if job.abandoned:
             return
         try:
@@ -338,23 +364,12 @@ class Supervisor:
     # Blocks
 
     def _take_block(self) -> SharedBlock | None:
-        """Give a block of the size that batches need, or None where the batch must come another way."""
-        size = self._block_size
-        if size == 0:
+        """Give a block for the next batch, or None where it must come another way."""
+        try:
+            return self._blocks.take()
+        except SharedMemoryError as error:
+            self._stats.notice("memory", f"{error}; batches are sent through pipes, which is slower")
             return None
-        block = self._pool.reuse(lambda block: block.size >= size)
-        if block is None:
-            self._pool.discard(lambda block: block.size < size)
-            try:
-                block = SharedBlock(next(self._block_numbers), _round_up(size))
-            except SharedMemoryError as error:
-                self._stats.notice("memory", f"{error}; batches are sent through pipes, which is slower")
-                return None
-        return block
-
-    def _give_back(self, block: SharedBlock | None) -> None:
-        if block is not None:
-            self._pool.give(block)
 
     def _forget(self, block: SharedBlock) -> None:
         for worker in self._workers:
@@ -367,41 +382,48 @@ class Supervisor:
     def _bury(self, worker: _Worker) -> None:
         """Deal with a worker that has ended: its jobs go to others, the one it was at with caution."""
         self._workers.remove(worker)
-        worker.process.kill()  # its connection may have ended before it has
-        worker.process.join()
-        code, pid = worker.process.exitcode, worker.process.pid
-        worker.process.close()
-        worker.connection.close()
-        self._stats.add("workers_restarted")
+        pid = worker.process.pid
+        code = worker.process.finish()  # its connection may have ended before it has
+        worker.sender.close()
         if not worker.ready:
-            self._count_failed_start(code)
+            self._count_failed_start(worker, code)
         elif not worker.expired:
             self._stats.notice(
                 "crash",
                 f"a worker process (pid {pid}) ended {_ending(code)} and was replaced; its batches are made again "
                 "(this is said once; stats()['workers_restarted'] counts on)",
             )
+        if self._failure is None:
+            self._stats.add("workers_restarted")
         assignments = list(worker.jobs.values())
         for assignment in assignments:
-            self._give_back(assignment.block)
+            self._blocks.give_back(assignment.block)
         jobs: list[Job | None] = [assignment.job for assignment in assignments]
         if not worker.expired:
             jobs[: self._threads] = [self._after_crash(a.job, code) for a in assignments[: self._threads]]
         self._pending.extendleft(job for job in reversed(jobs) if job is not None)
 
-    def _count_failed_start(self, code: int | None) -> None:
-        self._failed_starts += 1
-        if self._failed_starts >= FAILED_STARTS and self._failure is None:
+    def _count_failed_start(self, worker: _Worker, code: int | None) -> None:
+        if code == KILLED and not worker.loading:
+            self._killed_starts += 1
+            count, limit, advice = self._killed_starts, KILLED_STARTS, "memory is short, or something kills them"
+        else:
+            self._failed_starts += 1
+            count, limit = self._failed_starts, FAILED_STARTS
+            advice = "loading the dataset there ends the process; try it with num_workers=0"
+        if count >= limit and self._failure is None:
             self._fail(
                 WorkerCrashedError(
-                    f"{FAILED_STARTS} worker processes in a row ended before they were ready, the last "
-                    f"{_ending(code)}: loading the dataset there ends the process; try it with num_workers=0"
+                    f"{count} worker processes in a row ended before they were ready, the last {_ending(code)}: "
+                    f"{advice}"
                 )
             )
 
     def _after_crash(self, job: Job, code: int | None) -> Job | None:
         """Decide what becomes of a job that a worker was at when it ended."""
         position = job.active.pop(0, None)
+        if position not in job.positions:  # none, or one that does not equal what was sent
+            position = None
         crashes = self._crashes.setdefault(job, [])
         crashes.append(position)
         job.careful = True
@@ -428,14 +450,10 @@ class Supervisor:
 
     def _end_worker_of(self, job: Job) -> None:
         for worker in self._workers:
-            for number, assignment in worker.jobs.items():
-                if assignment.job is job:
-                    worker.expired = True
-                    worker.process.kill()
-                    worker.process.join()
-                    del worker.jobs[number]  # nobody waits for it
-                    self._give_back(assignment.block)
-                    return
+            if any(assignment.job is job for assignment in worker.jobs.values()):
+                worker.expired = True
+                worker.process.kill()
+                return
 
     def _tell_abandoned(self, jobs: Sequence[Job]) -> None:
         gone = set(map(id, jobs))
@@ -466,11 +484,10 @@ class Supervisor:
                 _send(worker, ("stop",))
         deadline = time.monotonic() + STOP_TIMEOUT
         for worker in self._workers:
-            worker.process.join(max(0.0, deadline - time.monotonic()))
-            worker.process.kill()
-            worker.process.join()
-            worker.process.close()
-            worker.connection.close()
+            worker.process.finish(max(0.0, deadline - time.monotonic()))
+            worker.sender.close()
+        for worker in self._workers:
+            worker.sender.join(STOP_TIMEOUT)
         self._workers.clear()
         with self._waking:
             self._ended = True
@@ -491,8 +508,7 @@ def _set(job: Job, outcome: Made | Exception) -> None:
 
 
 def _send(worker: _Worker, message: tuple[Any, ...]) -> None:
-    with contextlib.suppress(OSError):  # it has ended, which its sentinel tells
-        worker.connection.send(message)
+    worker.sender.send(pickle.dumps(message))
 
 
 def _ending(code: int | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import pickle
 import sys
 import traceback
@@ -15,10 +16,13 @@ import cloudpickle
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from asyncloader.errors import AsyncLoaderError, WorkerError
+from asyncloader.errors import WorkerError
 from asyncloader.memory import ALIGNMENT
 
 __all__ = ["BlockWriter", "Packed", "pack", "pack_error", "unpack", "unpack_error"]
+
+#: Of a chain of exceptions, each the cause of the one before, this many come back.
+MAX_CAUSES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,10 @@ class BlockWriter:
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Allocate like :func:`numpy.empty`, in the block as long as there is room."""
         dtype = np.dtype(dtype)
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        start = self._reserve(size)
-        if start is None or dtype.hasobject:
+        if dtype.hasobject:
+            return np.empty(shape, dtype)
+        start = self._reserve(math.prod(shape) * dtype.itemsize)
+        if start is None:
             return np.empty(shape, dtype)
         return np.ndarray(shape, dtype, buffer=self._memory, offset=start)
 
@@ -113,7 +118,7 @@ def pack(value: Any, writer: BlockWriter) -> tuple[Packed, list[memoryview]]:
 def unpack(packed: Packed, block: Any, rest: Sequence[bytearray]) -> Any:
     """Give the value back; its arrays look into ``block``, and into the buffers of ``rest``."""
     remaining = iter(rest)
-    view = memoryview(block) if block is not None else memoryview(b"")
+    view = memoryview(block if block is not None else bytearray())
     buffers = [next(remaining) if start is None else view[start : start + size] for start, size in packed.places]
     return pickle.loads(packed.body, buffers=buffers)
 
@@ -149,15 +154,10 @@ def _tensor(array: NDArray[Any], requires_grad: bool) -> Any:
 def pack_error(error: BaseException) -> bytes:
     """Pickle an exception with its causes and the worker's traceback, as far as they can be."""
     text = "".join(traceback.format_exception(error))
-    chain: list[bytes] = []
+    chain: list[tuple[bytes, str]] = []
     cause: BaseException | None = error
-    while cause is not None and len(chain) < 10:
-        try:
-            pickled = cloudpickle.dumps(cause)
-            pickle.loads(pickled)  # some exceptions can be pickled but not made again
-        except Exception:
-            pickled = pickle.dumps(WorkerError(f"{type(cause).__name__}: {cause}"))
-        chain.append(pickled)
+    while cause is not None and len(chain) < MAX_CAUSES:
+        chain.append((_pickled_error(cause), _describe(cause)))
         cause = cause.__cause__
     return pickle.dumps((chain, text))
 
@@ -165,16 +165,36 @@ def pack_error(error: BaseException) -> bytes:
 def unpack_error(packed: bytes) -> Exception:
     """Give the exception back; the worker's traceback is a note on it."""
     chain, text = pickle.loads(packed)
-    errors: list[BaseException] = [pickle.loads(pickled) for pickled in chain]
+    errors = [_loaded_error(pickled, description) for pickled, description in chain]
     for error, cause in itertools.pairwise(errors):
         error.__cause__ = cause
     first = errors[0]
     if not isinstance(first, Exception):  # sys.exit() in a worker ends nothing here
-        wrapped = WorkerError(f"the worker's work was ended by {type(first).__name__}: {first}")
+        wrapped = WorkerError(f"the worker's work was ended by {_describe(first)}")
         wrapped.__cause__ = first
         first = wrapped
-    if isinstance(first, AsyncLoaderError):
-        first.add_note(f"In a worker process:\n\n{text}")
-    else:
-        first.add_note(text)
+    first.add_note(f"In a worker process:\n\n{text}")
     return first
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # its own __str__ fails
+        return type(error).__name__
+
+
+def _pickled_error(error: BaseException) -> bytes:
+    try:
+        return cloudpickle.dumps(error)  # type: ignore[no-any-return]
+    except Exception:
+        return b""
+
+
+def _loaded_error(pickled: bytes, description: str) -> BaseException:
+    """Give the exception, or one with its message where it cannot be made again: some can be pickled, but no more."""
+    try:
+        error = pickle.loads(pickled)
+    except Exception:
+        return WorkerError(description)
+    return error if isinstance(error, BaseException) else WorkerError(description)

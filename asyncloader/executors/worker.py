@@ -9,7 +9,9 @@ This module imports no numpy: the limits on threads must be in the environment b
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import queue
 import signal
 import sys
@@ -58,17 +60,35 @@ def worker_main(connection: Connection[Any, Any], options: WorkerOptions) -> Non
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    _end_with_parent()
     limit = os.environ.get(NUM_THREADS_VARIABLE, "1")
     for variable in _LIBRARY_VARIABLES:
         os.environ[variable] = limit
     try:
-        _Worker(connection, options, int(limit)).serve()
-    except (EOFError, BrokenPipeError, ConnectionResetError):
+        _Worker(connection, options, limit).serve()
+    except (EOFError, OSError):
         os._exit(1)  # the parent is gone, and with it whoever could be told
 
 
+def _end_with_parent() -> None:
+    """Have the kernel end this process with its parent, where it can.
+
+    The end of the connection tells as well, but not to a worker whose code keeps the GIL, nor while a process that the
+    parent forked holds the connection's other end.
+    """
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.getppid() != parent.pid:
+        os._exit(1)
+
+
 class _Worker:
-    def __init__(self, connection: Connection[Any, Any], options: WorkerOptions, thread_limit: int) -> None:
+    def __init__(self, connection: Connection[Any, Any], options: WorkerOptions, thread_limit: str) -> None:
         self._connection = connection
         self._options = options
         self._thread_limit = thread_limit
@@ -78,15 +98,22 @@ class _Worker:
         self._blocks: dict[int, Any] = {}
 
     def serve(self) -> None:
+        from asyncloader.errors import SharedMemoryError
         from asyncloader.executors.wire import pack_error
 
         try:
-            self._maker = self._load_maker()
+            payload = self._receive_payload()
+        except SharedMemoryError as error:
+            self._send("failed", pack_error(error))
+            return
+        # From here on the parent's end is seen, however long the user's code takes to load.
+        threading.Thread(target=self._receive, name="asyncloader-receive", daemon=True).start()
+        self._send("loading")
+        try:
+            self._load_maker(*payload)
         except BaseException as error:
             self._send("failed", pack_error(error))
             return
-        self._limit_loaded_libraries()
-        threading.Thread(target=self._receive, name="asyncloader-receive", daemon=True).start()
         self._send("ready")
         extra = [
             threading.Thread(target=self._make_batches, name=f"asyncloader-{number}", daemon=True)
@@ -96,39 +123,47 @@ class _Worker:
             thread.start()
         self._make_batches()
 
-    def _load_maker(self) -> Any:
+    def _receive_payload(self) -> tuple[Any, Any, list[bytearray]]:
         from asyncloader.executors.blocks import receive_block
+
+        packed, has_block, parts = pickle.loads(self._connection.recv_bytes())
+        block = receive_block(self._connection, private=True) if has_block else None
+        return packed, block, [bytearray(self._connection.recv_bytes()) for _ in range(parts)]
+
+    def _load_maker(self, packed: Any, block: Any, rest: list[bytearray]) -> None:
+        from asyncloader.errors import WorkerError
         from asyncloader.executors.wire import unpack
 
-        packed, has_block, sizes = self._connection.recv()
-        block = receive_block(self._connection, private=True) if has_block else None
-        rest = [bytearray(self._connection.recv_bytes()) for _ in sizes]
-        return unpack(packed, block, rest)
+        if not self._thread_limit.isdecimal() or int(self._thread_limit) < 1:
+            raise WorkerError(f"{NUM_THREADS_VARIABLE} must be a positive whole number, not {self._thread_limit!r}")
+        self._maker = unpack(packed, block, rest)
+        self._limit_loaded_libraries()
 
     def _limit_loaded_libraries(self) -> None:
         # These two set their number of threads when they are loaded, and have a function to change it.
+        limit = int(self._thread_limit)
         if (torch := sys.modules.get("torch")) is not None:
-            torch.set_num_threads(self._thread_limit)
+            torch.set_num_threads(limit)
         if (cv2 := sys.modules.get("cv2")) is not None:
-            cv2.setNumThreads(self._thread_limit if self._thread_limit > 1 else 0)
+            cv2.setNumThreads(limit if limit > 1 else 0)
 
     def _receive(self) -> None:
-        from asyncloader.executors.base import Job
+        from asyncloader.errors import SharedMemoryError
         from asyncloader.executors.blocks import receive_block
 
         try:
             while True:
-                kind, *content = self._connection.recv()
+                kind, *content = pickle.loads(self._connection.recv_bytes())
                 if kind == "job":
-                    number, careful, block, *fields = content
-                    job = Job(*fields)
-                    self._jobs[number] = job
-                    self._inbox.put((number, job, block, careful))
+                    self._take_job(*content)
                 elif kind == "abandon":
                     if (begun := self._jobs.get(content[0])) is not None:
                         begun.abandoned = True
                 elif kind == "map":
-                    self._blocks[content[0]] = receive_block(self._connection)
+                    try:
+                        self._blocks[content[0]] = receive_block(self._connection)
+                    except SharedMemoryError:
+                        self._blocks[content[0]] = None  # the batches in it are sent
                 elif kind == "unmap":
                     self._blocks.pop(content[0], None)
                 else:  # stop
@@ -137,6 +172,18 @@ class _Worker:
                     return
         except (EOFError, OSError):
             os._exit(1)
+
+    def _take_job(self, number: int, careful: bool, block: int | None, pickled: bytes) -> None:
+        from asyncloader.executors.base import Job
+        from asyncloader.executors.wire import pack_error
+
+        try:
+            job = Job(*pickle.loads(pickled))
+        except Exception as error:  # positions of a sampler's own classes
+            self._send("error", number, pack_error(error))
+            return
+        self._jobs[number] = job
+        self._inbox.put((number, job, block, careful))
 
     def _make_batches(self) -> None:
         while (item := self._inbox.get()) is not None:
@@ -152,7 +199,11 @@ class _Worker:
 
         try:
             writer = BlockWriter(self._blocks[block] if block is not None else None)
-            made = self._maker.make(job, writer.empty, report if careful else None)
+            memory = self._maker.memory(job, writer.empty)
+            samples = self._maker.load(job, memory, watch=report if careful else None)
+            if careful:
+                report(None)
+            made = self._maker.finish(job, memory, [samples])
             packed, rest = pack(made, writer)
         except JobAbandoned:
             self._send("abandoned", number)
@@ -164,7 +215,13 @@ class _Worker:
             self._jobs.pop(number, None)
 
     def _send(self, kind: str, *content: Any, rest: Any = ()) -> None:
-        with self._sending:
-            self._connection.send((kind, *content))
-            for buffer in rest:
-                self._connection.send_bytes(buffer)
+        import cloudpickle
+
+        message = cloudpickle.dumps((kind, *content), protocol=5)  # a position may be of a class in the main module
+        try:
+            with self._sending:
+                self._connection.send_bytes(message)
+                for buffer in rest:
+                    self._connection.send_bytes(buffer)
+        except OSError:
+            os._exit(1)  # the parent is gone
