@@ -91,6 +91,8 @@ def run() -> None:
         # A file's name may hold what the terminal's encoding does not.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     warnings.formatwarning = _format_warning
+    # What Pillow warns of in damaged pictures comes out as an error, or does not matter.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     app(prog_name="asyncloader")
 
 
