@@ -103,6 +103,11 @@ class LoadContext:
         """Give the generator of one sample: the same for any worker, at any time."""
         return sample_rng(self.seed, self.epoch, position)
 
+    def add_reading(self, seconds: float) -> None:
+        """Count time as reading that is being counted as decoding too."""
+        self.reading += seconds
+        self.decoding -= seconds
+
     @contextmanager
     def time_reading(self) -> Iterator[None]:
         """Count the body's time as reading."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -107,6 +108,8 @@ class ImageRecordDataset(Dataset):
 
     def load_many(self, positions: Sequence[int], context: LoadContext) -> list[Any]:
         """Read and decode the images at ``positions``."""
+        if self.samples.transform is None and not context.watched:
+            return self._load_plain(positions, context)
         records = self._records_of(positions)
         with context.time_reading():
             payloads = self.files.read_many(records)
@@ -116,6 +119,25 @@ class ImageRecordDataset(Dataset):
     def _records_of(self, positions: Sequence[int]) -> Sequence[int]:
         """Give the records that hold the samples at ``positions``."""
         return positions
+
+    def _load_plain(self, positions: Sequence[int], context: LoadContext) -> list[Any]:
+        """Make samples of which no code of a user's sees anything before the batch is whole.
+
+        That allows the fastest way: each record is read, taken apart and decoded before the next, in file order.
+        """
+        decoder, memory, first_slot = self.samples.decoder, context.memory, context.first_slot
+        samples: list[Any] = [None] * len(positions)
+        start = time.perf_counter()
+        for slot, payload in self.files.stream(self._records_of(positions), context.add_reading):
+            try:
+                if isinstance(payload, Exception):
+                    raise payload
+                label, picture = split_image_record(payload)
+                samples[slot] = decoder(picture, memory, first_slot + slot), self._label(label)
+            except Exception as error:
+                samples[slot] = self.samples.failure(error, positions[slot], self.locate, "decoding")
+        context.decoding += time.perf_counter() - start
+        return samples
 
     def _take_apart(self, payload: Buffer | Exception) -> tuple[Buffer | Exception, Any]:
         """Give a record's picture and its sample's label; an exception in the picture's place."""

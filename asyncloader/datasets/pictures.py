@@ -41,7 +41,7 @@ class PictureSamples:
         ----------
         parts : iterable of pairs
             Each sample's encoded picture, or the exception that stands for it, and its label. Taken one by one between
-            the decoding of pictures: a thread that did this for all at once would keep the GIL from the others for long.
+            the decoding of pictures: a thread that did this for all at once would keep the GIL from others for long.
         positions : sequence of int
             Where the samples come from.
         locate : callable
@@ -66,11 +66,12 @@ class PictureSamples:
                     step = str(transform)
                     samples.append(transform.on_pair(image, label, position, context))
             except Exception as error:
-                samples.append(Failure(_explained(error, locate(position), position, step)))
+                samples.append(self.failure(error, position, locate, step))
         return samples
 
-
-def _explained(error: Exception, location: Location, position: int, step: str) -> Exception:
-    if isinstance(error, DecodeError):
-        return located(error, location, position)
-    return sample_error(error, location, position, step)
+    @staticmethod
+    def failure(error: Exception, position: int, locate: Callable[[int], Location], step: str) -> Failure:
+        """Give what stands for a sample that failed, its error with its place."""
+        if isinstance(error, DecodeError):
+            return Failure(located(error, locate(position), position))
+        return Failure(sample_error(error, locate(position), position, step))

@@ -78,6 +78,16 @@ class RecordFiles:
                 payloads[slot] = payload
         return iter(payloads)
 
+    def stream(self, positions: Sequence[int], on_read: Callable[[float], object]) -> Iterator[tuple[int, Payload]]:
+        """Give slots and payloads in file order, each read when its turn has come; file after file."""
+        if len(self.readers) == 1:
+            return self.readers[0].stream(as_indexes(positions), on_read)
+        return (
+            (slots[place], payload)
+            for reader, slots, local in self._by_file(positions)
+            for place, payload in reader.stream(local, on_read)
+        )
+
     def advise(self, positions: Sequence[int]) -> None:
         """Announce the records of ``positions`` to the kernel."""
         for reader, _, local in self._by_file(positions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import time
@@ -114,16 +115,34 @@ class BatchMaker:
 
         context = LoadContext(memory, start, self.seed, job.epoch, watched=watch is not None)
         context.before_sample = before_sample
-        slots = [slot for slot in range(start, stop) if slot not in job.failed]
-        if len(slots) < stop - start:
-            memory.use_rows = False  # rows are for slots without gaps
-        positions = [_plain(job.positions[slot]) for slot in slots]
-        payloads = [job.payloads[slot] for slot in slots] if job.payloads is not None else None
-        samples = iter(self._load(positions, payloads, context) if positions else ())
+        part = job.positions[start:stop]
+        # Python's integers, which datasets of lists and dicts can be asked for too.
+        positions: list[Any] = part.tolist() if isinstance(part, np.ndarray) else part
+        payloads = job.payloads[start:stop] if job.payloads is not None else None
+        if job.failed:
+            samples = self._load_without(job.failed, start, positions, payloads, context)
+        else:
+            samples = self._load(positions, payloads, context)
         active.pop(start, None)
-        known = job.failed
-        settled = [Failure(known[slot]) if slot in known else next(samples) for slot in range(start, stop)]
-        return Slice([self._settle(item) if isinstance(item, Failure) else item for item in settled], context)
+        if any(type(sample) is Failure for sample in samples):
+            samples = [self._settle(sample) if type(sample) is Failure else sample for sample in samples]
+        return Slice(samples, context)
+
+    def _load_without(
+        self,
+        failed: Mapping[int, Exception],
+        start: int,
+        positions: Sequence[Any],
+        payloads: Sequence[object] | None,
+        context: LoadContext,
+    ) -> list[Any]:
+        """Make the samples of a slice but for those, by slot, that are known to fail."""
+        context.memory.use_rows = False  # rows are for slots without gaps
+        wanted = [place for place in range(len(positions)) if start + place not in failed]
+        chosen = [payloads[place] for place in wanted] if payloads is not None else None
+        samples = iter(self._load([positions[place] for place in wanted], chosen, context) if wanted else ())
+        places = range(start, start + len(positions))
+        return [Failure(failed[place]) if place in failed else next(samples) for place in places]
 
     def _load(self, positions: Sequence[Any], payloads: Sequence[object] | None, context: LoadContext) -> list[Any]:
         dataset = self.dataset
@@ -168,10 +187,10 @@ class BatchMaker:
     def finish(self, job: Job, memory: BatchMemory, slices: list[Slice]) -> Made:
         """Collate the slices of a batch, given in order."""
         start = time.perf_counter()
-        samples = [sample for part in slices for sample in part.samples]
-        skipped = [str(sample.error) for sample in samples if isinstance(sample, Failure)]
+        samples = slices[0].samples if len(slices) == 1 else list(itertools.chain(*(part.samples for part in slices)))
+        skipped = [str(sample.error) for sample in samples if type(sample) is Failure]
         if skipped:
-            samples = [sample for sample in samples if not isinstance(sample, Failure)]
+            samples = [sample for sample in samples if type(sample) is not Failure]
         batch: Any = None
         if samples:
             if self.collate_fn is None:
@@ -216,8 +235,3 @@ def _seed_globals(seed: int) -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
-
-
-def _plain(position: Any) -> Any:
-    """Give numpy's integers as Python's, which datasets of lists and dicts can be asked for."""
-    return position.item() if isinstance(position, np.integer) else position

@@ -129,7 +129,7 @@ class LocalFile:
             The file is closed.
         """
         try:
-            pieces = list(self._read_each(offsets, sizes))
+            pieces = list(self.iter_ranges(offsets, sizes))
         except OSError:
             pieces = []
         if sum(map(len, pieces)) != sizes.sum():
@@ -155,14 +155,23 @@ class LocalFile:
         if len(offsets) == 1:
             return self.read(int(offsets[0]), int(sizes[0]))
         try:
-            data = b"".join(self._read_each(offsets, sizes))
+            data = b"".join(self.iter_ranges(offsets, sizes))
         except OSError:
             data = b""
         if len(data) != sizes.sum():
             data = b"".join(map(self.read, offsets.tolist(), sizes.tolist()))
         return data
 
-    def _read_each(self, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[bytes]:
+    def iter_ranges(self, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[bytes]:
+        """Read several ranges, each when it is asked for; one that ends behind the file's end comes out short.
+
+        Raises
+        ------
+        OSError
+            As the system gives it, by the step that asks for the range; the next step goes on behind it.
+        LoaderClosedError
+            The file is closed.
+        """
         descriptor = self._opened()
         if not hasattr(os, "pread"):
             return map(descriptor.read, sizes.tolist(), offsets.tolist())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_GAP", "MAX_READ", "ReadPlan", "plan_reads"]
+__all__ = ["MAX_GAP", "MAX_READ", "ReadPlan", "merge_neighbours", "plan_reads"]
 
 #: Copying this many unwanted bytes from the page cache takes about as long as one more call into the kernel.
 MAX_GAP = 4096
@@ -93,3 +94,36 @@ def _cuts(
     stretch = (offsets - range_offsets[np.cumsum(splits) - 1]) // max_read
     cuts: NDArray[np.bool_] = np.diff(stretch, prepend=0) != 0
     return cuts
+
+
+def merge_neighbours(
+    offsets: Sequence[int], sizes: Sequence[int], max_gap: int = MAX_GAP, max_read: int = MAX_READ
+) -> Iterator[tuple[int, int, int, int]]:
+    """Merge requests as :func:`plan_reads` does, range by range as they are asked for.
+
+    For few requests, each of which takes long to deal with, this spreads the planning over them.
+
+    Parameters
+    ----------
+    offsets, sizes : sequence of int, length (requests,)
+        What is wanted, by ascending offset; requests may overlap, and be repeated.
+    max_gap, max_read : int
+        As :func:`plan_reads` takes them.
+
+    Yields
+    ------
+    first, stop : int
+        The requests that the next range holds.
+    offset, size : int
+        The range.
+    """
+    first, count = 0, len(offsets)
+    while first < count:
+        begin = offsets[first]
+        end = begin + sizes[first]
+        stop = first + 1
+        while stop < count and offsets[stop] <= end + max_gap and offsets[stop] - begin < max_read:
+            end = max(end, offsets[stop] + sizes[stop])
+            stop += 1
+        yield first, stop, begin, end - begin
+        first = stop
