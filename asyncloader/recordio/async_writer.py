@@ -168,7 +168,8 @@ class _Stream:
         import aiofiles
 
         file = await _in_thread(lambda: AtomicFile(path))
-        return cls(file, await aiofiles.open(file.descriptor, "wb", closefd=False))
+        # Not buffered: what a failed write left over must never be written to a descriptor that is another file's by then.
+        return cls(file, await aiofiles.open(file.descriptor, "wb", buffering=0, closefd=False))
 
     def gather(self, data: bytes) -> None:
         self._gathered += data
@@ -187,8 +188,10 @@ class _Stream:
             await self._settle()
 
     async def _write_out(self, data: bytes) -> None:
-        await self._handle.write(data)
-        await self._handle.flush()
+        with memoryview(data) as view:
+            done = 0
+            while done < len(view):
+                done += await self._handle.write(view[done:])
 
     async def _settle(self) -> None:
         """Wait for the thread that writes: a caller that is cancelled leaves it to the next one."""

@@ -23,6 +23,9 @@ Progress: TypeAlias = Callable[[int], object]
 
 _CHUNK = 1 << 20
 
+#: A part longer than this that ends where another begins is not searched for other parts' heads.
+_BELIEVED = 1 << 20
+
 
 class ByteSource(Protocol):
     """What is scanned: a :class:`~asyncloader.storage.LocalFile`, or anything with a size that is read at an offset."""
@@ -189,7 +192,8 @@ class _Scanner:
         """Take one part, or what is damaged up to the next head that is believable."""
         position = self.position
         if position + HEAD.size > self._size:
-            self._lose(position, self._size, f"the file ends at byte {self._size}, within the head at {position}")
+            begin = position if self._begin is None else self._begin
+            self._lose(begin, self._size, f"the file ends at byte {self._size}, within the head at {position}")
             return
         kind, length, fault = self._head(position, inside=self._begin is not None)
         if fault and self._begin is not None and self._head(position, inside=False)[2] is None:
@@ -199,12 +203,11 @@ class _Scanner:
             self._resume(position, fault)
             return
         end = position + HEAD.size + padded(length)
-        if not self._leads_on(end):
-            inner = self._find(position + HEAD.size)
-            if inner < end:
-                fault = f"the part at byte offset {position} claims {length} bytes, but another begins at {inner}"
-                self._resume(position, fault)
-                return
+        inner = self._inner_head(position + HEAD.size, end)
+        if inner is not None:
+            fault = f"the part at byte offset {position} claims {length} bytes, but another begins at {inner}"
+            self._resume(position, fault)
+            return
         self.position = end
         if kind in (Kind.WHOLE, Kind.FIRST):
             self._begin = position
@@ -213,6 +216,23 @@ class _Scanner:
             self._offsets.append(self._begin)
             self._ends.append(end)
             self._begin = None
+
+    def _inner_head(self, begin: int, end: int) -> int | None:
+        """Find a head between a part's own and its end that shows the part's length to be wrong.
+
+        Where the end leads on, a magic number inside can be one that the writer should have split the record at; it is
+        a head only if what it claims leads on as well. A very long part that leads on is believed unread.
+        """
+        leads_on = self._leads_on(end)
+        if leads_on and end - begin > _BELIEVED:
+            return None
+        inner = self._find(begin)
+        while inner < end:
+            _, length, wrong = self._head(inner, inside=False) if inner + HEAD.size <= self._size else (0, 0, "cut off")
+            if not leads_on or (wrong is None and self._leads_on(inner + HEAD.size + padded(length))):
+                return inner
+            inner = self._find(inner + 4)
+        return None
 
     def _resume(self, position: int, fault: str) -> None:
         """Give up what is at a position, and look for the next record."""
