@@ -7,7 +7,7 @@ import shutil
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 from typer.testing import CliRunner
@@ -28,8 +28,12 @@ class Outcome(NamedTuple):
         return json.loads(self.out)
 
 
+#: Runs a command with its arguments.
+Run: TypeAlias = Callable[..., Outcome]
+
+
 @pytest.fixture
-def run() -> Callable[..., Outcome]:
+def run() -> Run:
     """Run a command in this process; what it raises other than by its exit status is raised here."""
 
     def run(*arguments: object) -> Outcome:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import asyncloader
+from tests.cli.conftest import Run
+from tests.conftest import ImageRecords
 
 COMMANDS = ("demo", "info", "index", "verify", "pack", "unpack", "bench")
 
@@ -34,28 +36,28 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_has_help_with_examples(run, command):
+def test_each_command_has_help_with_examples(run: Run, command: str) -> None:
     outcome = run(command, "--help")
     assert outcome.status == 0
     assert f"asyncloader {command}" in outcome.out.split("Examples:")[1]
 
 
-def test_the_help_lists_the_commands(run):
+def test_the_help_lists_the_commands(run: Run) -> None:
     outcome = run("--help")
     assert all(command in outcome.out for command in COMMANDS)
 
 
-def test_the_version_is_the_package_s(run):
+def test_the_version_is_the_package_s(run: Run) -> None:
     assert run("--version").out == f"asyncloader {asyncloader.__version__}\n"
 
 
-def test_wrong_usage_exits_with_2(run):
+def test_wrong_usage_exits_with_2(run: Run) -> None:
     assert run("info").status == 2
     assert run("nonsense").status == 2
     assert run("verify", "x.rec", "--nonsense").status == 2
 
 
-def test_an_error_is_one_line_and_status_1(tmp_path):
+def test_an_error_is_one_line_and_status_1(tmp_path: Path) -> None:
     status, out, err = finish(start(["info", tmp_path / "nowhere.rec"]))
     assert (status, out) == (1, "")
     assert err.startswith("asyncloader: error: ")
@@ -63,7 +65,7 @@ def test_an_error_is_one_line_and_status_1(tmp_path):
     assert len(err.splitlines()) == 1
 
 
-def test_a_traceback_is_shown_where_asked(tmp_path):
+def test_a_traceback_is_shown_where_asked(tmp_path: Path) -> None:
     asked = finish(start(["--traceback", "info", tmp_path / "nowhere.rec"]))
     set_up = finish(start(["info", tmp_path / "nowhere.rec"], env={"ASYNCLOADER_TRACEBACK": "1"}))
     for status, _, err in (asked, set_up):
@@ -72,18 +74,18 @@ def test_a_traceback_is_shown_where_asked(tmp_path):
         assert "MissingFileError" in err
 
 
-def test_starting_loads_nothing_heavy():
+def test_starting_loads_nothing_heavy() -> None:
     code = "import sys, asyncloader.cli.app; print([m for m in ('numpy', 'PIL', 'simplejpeg') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_results_go_to_stdout_and_nothing_to_stderr_in_a_pipe(image_records):
+def test_results_go_to_stdout_and_nothing_to_stderr_in_a_pipe(image_records: ImageRecords) -> None:
     status, out, err = finish(start(["verify", image_records.path, "--json"]))
     assert (status, err) == (0, "")
     assert json.loads(out)["records"] == 70
 
 
-def test_a_small_encoding_is_no_obstacle(image_records, tmp_path):
+def test_a_small_encoding_is_no_obstacle(image_records: ImageRecords, tmp_path: Path) -> None:
     path = tmp_path / "\u00fc\u65e5\u672c.rec"
     shutil.copyfile(image_records.path, path)
     environment = {"PYTHONIOENCODING": "cp1252"}
@@ -95,7 +97,7 @@ def test_a_small_encoding_is_no_obstacle(image_records, tmp_path):
 
 @pytest.mark.posix
 @pytest.mark.parametrize("arguments", [["--help"], ["info"], ["info", "--json"]])
-def test_a_reader_that_leaves_ends_the_program_quietly(image_records, arguments):
+def test_a_reader_that_leaves_ends_the_program_quietly(image_records: ImageRecords, arguments: list[Any]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     if arguments != ["--help"]:
@@ -107,7 +109,7 @@ def test_a_reader_that_leaves_ends_the_program_quietly(image_records, arguments)
 
 
 @pytest.mark.posix
-def test_a_full_disk_is_an_error_and_not_silence(image_records):
+def test_a_full_disk_is_an_error_and_not_silence(image_records: ImageRecords) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("needs /dev/full")
     with open("/dev/full", "w") as full:
@@ -117,7 +119,7 @@ def test_a_full_disk_is_an_error_and_not_silence(image_records):
 
 
 @pytest.mark.posix
-def test_progress_shows_on_a_terminal_and_on_stderr_alone(image_records, tmp_path):
+def test_progress_shows_on_a_terminal_and_on_stderr_alone(image_records: ImageRecords, tmp_path: Path) -> None:
     import pty
 
     path = tmp_path / "copy.rec"
@@ -141,7 +143,7 @@ def test_progress_shows_on_a_terminal_and_on_stderr_alone(image_records, tmp_pat
 
 @pytest.mark.posix
 @pytest.mark.parametrize("workers", ["threads", "processes"])
-def test_ctrl_c_exits_with_130_and_says_nothing(tmp_path, workers):
+def test_ctrl_c_exits_with_130_and_says_nothing(tmp_path: Path, workers: str) -> None:
     with start(["demo", "--folder", tmp_path, "--workers", workers], start_new_session=True) as process:
         assert process.stdout is not None
         while not process.stdout.readline().startswith("epoch"):
@@ -152,7 +154,7 @@ def test_ctrl_c_exits_with_130_and_says_nothing(tmp_path, workers):
     assert err == ""
 
 
-def test_the_demo_runs_by_itself_and_leaves_only_the_contact_sheet(tmp_path):
+def test_the_demo_runs_by_itself_and_leaves_only_the_contact_sheet(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     names = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,18 +13,19 @@ from asyncloader.cli.classifier import Classifier
 from asyncloader.cli.shapes import CLASSES, draw_shape
 from asyncloader.cli.training import EpochReport, to_square
 from asyncloader.errors import LoaderWarning
-from tests.cli.conftest import image_record, sagemaker_record, write_records
+from tests.cli.conftest import Copy, Run, image_record, sagemaker_record, write_records
+from tests.conftest import ImageRecords
 
 #: A row of the table: epoch, loss, accuracy, images a second, share of waiting.
 ROW = re.compile(r" +(\d) +([\d.]+|-) +([\d.]+%|-) +([\d,]+) +([\d.]+)%")
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_without_a_file_it_makes_a_set_and_learns_to_tell_its_classes_apart(run, tmp_path):
+def test_without_a_file_it_makes_a_set_and_learns_to_tell_its_classes_apart(run: Run, tmp_path: Path) -> None:
     outcome = run("demo", "--folder", tmp_path / "set")
     assert outcome.status == 0
     assert "each of 6,000 samples came exactly once in each of 2 epochs" in outcome.out
@@ -41,7 +45,9 @@ def test_without_a_file_it_makes_a_set_and_learns_to_tell_its_classes_apart(run,
 
 
 @pytest.mark.parametrize("arguments", [[], ["--workers", "processes"], ["--num-workers", "0"]])
-def test_a_file_is_trained_on_with_its_own_labels(run, image_records, tmp_path, arguments):
+def test_a_file_is_trained_on_with_its_own_labels(
+    run: Run, image_records: ImageRecords, tmp_path: Path, arguments: list[Any]
+) -> None:
     outcome = run("demo", image_records.path, "--sheet", "mine.png", *arguments)
     assert outcome.status == 0
     assert "70 pictures" in outcome.out
@@ -50,7 +56,7 @@ def test_a_file_is_trained_on_with_its_own_labels(run, image_records, tmp_path, 
     assert (tmp_path / "mine.png").exists()
 
 
-def test_the_result_does_not_depend_on_the_workers(run, image_records):
+def test_the_result_does_not_depend_on_the_workers(run: Run, image_records: ImageRecords) -> None:
     tables = [
         [row[:3] for row in ROW.findall(run("demo", image_records.path, "--num-workers", n).out)] for n in (0, 1, 3)
     ]
@@ -58,7 +64,7 @@ def test_the_result_does_not_depend_on_the_workers(run, image_records):
     assert tables[0] == tables[1] == tables[2]
 
 
-def test_a_face_set_is_trained_on_by_its_people(run, face_set):
+def test_a_face_set_is_trained_on_by_its_people(run: Run, face_set: Path) -> None:
     outcome = run("demo", face_set)
     assert outcome.status == 0
     assert "60 pictures of 6 people" in outcome.out
@@ -78,7 +84,9 @@ def test_a_face_set_is_trained_on_by_its_people(run, face_set):
     ],
     ids=["fractions", "not numbers", "negative", "one class", "arrays", "arrays of any length"],
 )
-def test_labels_that_are_not_classes_are_loaded_without_learning(run, tmp_path, image_records, labels):
+def test_labels_that_are_not_classes_are_loaded_without_learning(
+    run: Run, tmp_path: Path, image_records: ImageRecords, labels: Callable[[int], float | list[float]]
+) -> None:
     pictures = enumerate(image_records.jpegs)
     write_records(tmp_path / "set.rec", [image_record(labels(n), n, jpeg) for n, jpeg in pictures])
     outcome = run("demo", tmp_path / "set.rec")
@@ -88,7 +96,7 @@ def test_labels_that_are_not_classes_are_loaded_without_learning(run, tmp_path, 
     assert "each of 70 samples came exactly once" in outcome.out
 
 
-def test_pictures_that_do_not_load_are_counted_and_the_rest_still_comes_exactly_once(run, copy):
+def test_pictures_that_do_not_load_are_counted_and_the_rest_still_comes_exactly_once(run: Run, copy: Copy) -> None:
     copy.damage([5, 6])
     with pytest.warns(LoaderWarning, match="position 5|position 6"):
         outcome = run("demo", copy.path)
@@ -107,7 +115,9 @@ def test_pictures_that_do_not_load_are_counted_and_the_rest_still_comes_exactly_
         ([b"\xff\xd8\xff\xe0 without a header"], "bare jpeg"),
     ],
 )
-def test_a_file_that_holds_no_pictures_is_refused_with_what_it_holds(run, tmp_path, payloads, kind):
+def test_a_file_that_holds_no_pictures_is_refused_with_what_it_holds(
+    run: Run, tmp_path: Path, payloads: list[bytes], kind: str
+) -> None:
     write_records(tmp_path / "other.rec", payloads)
     outcome = run("demo", tmp_path / "other.rec")
     assert outcome.status == 1
@@ -117,14 +127,14 @@ def test_a_file_that_holds_no_pictures_is_refused_with_what_it_holds(run, tmp_pa
     assert "Traceback" not in outcome.err
 
 
-def test_a_file_of_no_records_is_refused(run, tmp_path):
+def test_a_file_of_no_records_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.rec").touch()
     outcome = run("demo", tmp_path / "empty.rec")
     assert outcome.status == 1
     assert "no records" in outcome.err
 
 
-def test_a_set_of_which_nothing_loads_is_an_error(run, tmp_path, image_records):
+def test_a_set_of_which_nothing_loads_is_an_error(run: Run, tmp_path: Path, image_records: ImageRecords) -> None:
     write_records(tmp_path / "cut.rec", [image_record(n % 2, n, image_records.jpegs[n][:200]) for n in range(10)])
     with pytest.warns(LoaderWarning):
         outcome = run("demo", tmp_path / "cut.rec")
@@ -132,11 +142,11 @@ def test_a_set_of_which_nothing_loads_is_an_error(run, tmp_path, image_records):
     assert "not one sample could be loaded" in outcome.err
 
 
-def test_a_folder_is_for_the_set_that_is_made(run, image_records, tmp_path):
+def test_a_folder_is_for_the_set_that_is_made(run: Run, image_records: ImageRecords, tmp_path: Path) -> None:
     assert run("demo", image_records.path, "--folder", tmp_path / "set").status == 2
 
 
-def test_the_classifier_learns_the_shapes_it_was_not_shown():
+def test_the_classifier_learns_the_shapes_it_was_not_shown() -> None:
     rng = np.random.default_rng(3)
     targets = np.arange(3000) % len(CLASSES)
     pictures = np.stack([draw_shape(label, rng) for label in targets.tolist()])
@@ -147,7 +157,7 @@ def test_the_classifier_learns_the_shapes_it_was_not_shown():
 
 
 @pytest.mark.parametrize(("height", "width"), [(40, 48), (48, 40), (1, 300), (700, 1200), (64, 64)])
-def test_a_square_is_cut_from_the_middle_of_any_picture(height, width):
+def test_a_square_is_cut_from_the_middle_of_any_picture(height: int, width: int) -> None:
     picture = np.zeros((height, width, 3), np.uint8)
     side = min(height, width)
     top, left = (height - side) // 2, (width - side) // 2
@@ -161,6 +171,6 @@ def test_a_square_is_cut_from_the_middle_of_any_picture(height, width):
     ("times", "skipped", "exact"),
     [([1, 1, 1], 0, True), ([1, 0, 1], 1, True), ([1, 0, 1], 0, False), ([1, 2, 1], 0, False), ([2, 0, 1], 1, False)],
 )
-def test_an_epoch_is_exact_only_if_nothing_is_missing_or_repeated(times, skipped, exact):
+def test_an_epoch_is_exact_only_if_nothing_is_missing_or_repeated(times: list[int], skipped: int, exact: bool) -> None:
     report = EpochReport(None, None, sum(times), 1.0, 0.0, skipped, np.array(times))
     assert report.exact == exact

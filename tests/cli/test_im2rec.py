@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.cli.conftest import Run
+
 mxnet = pytest.importorskip("mxnet")
 pytest.importorskip("cv2")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -36,7 +38,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_demo_learns_real_photographs(run, photographs, tmp_path):
+def test_the_demo_learns_real_photographs(run: Run, photographs: Path, tmp_path: Path) -> None:
     outcome = run("demo", photographs / "train.rec", "--sheet", tmp_path / "sheet.png")
     assert outcome.status == 0
     assert "each of 300 samples came exactly once in each of 2 epochs" in outcome.out
@@ -44,14 +46,14 @@ def test_the_demo_learns_real_photographs(run, photographs, tmp_path):
     assert accuracies[-1] > 80  # of two classes
 
 
-def test_a_list_packs_to_the_very_file_that_im2rec_makes(run, photographs, tmp_path):
+def test_a_list_packs_to_the_very_file_that_im2rec_makes(run: Run, photographs: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed.rec"
     assert run("pack", photographs / "train.lst", packed, "--root", photographs / "photos").status == 0
     assert packed.read_bytes() == (photographs / "train.rec").read_bytes()
     assert packed.with_suffix(".idx").read_text() == (photographs / "train.idx").read_text()
 
 
-def test_an_index_is_what_mxnet_reads_the_records_by(run, photographs, tmp_path):
+def test_an_index_is_what_mxnet_reads_the_records_by(run: Run, photographs: Path, tmp_path: Path) -> None:
     index_path = tmp_path / "new.idx"
     assert run("index", photographs / "train.rec", "-o", index_path).status == 0
     by_key = mxnet.recordio.MXIndexedRecordIO(str(index_path), str(photographs / "train.rec"), "r")
@@ -61,7 +63,7 @@ def test_an_index_is_what_mxnet_reads_the_records_by(run, photographs, tmp_path)
     in_order.close()
 
 
-def test_mxnet_reads_what_was_repaired(run, photographs, tmp_path):
+def test_mxnet_reads_what_was_repaired(run: Run, photographs: Path, tmp_path: Path) -> None:
     data = bytearray((photographs / "train.rec").read_bytes())
     lines = [line.split("\t") for line in (photographs / "train.idx").read_text().splitlines()]
     lost = lines[7]

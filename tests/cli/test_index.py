@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 
-def test_writes_the_offset_of_each_record_in_file_order(run, copy):
+import pytest
+
+from tests.cli.conftest import Copy, Run
+
+
+def test_writes_the_offset_of_each_record_in_file_order(run: Run, copy: Copy) -> None:
     copy.index_path.unlink()
     outcome = run("index", copy.path)
     assert outcome.status == 0
@@ -11,14 +17,14 @@ def test_writes_the_offset_of_each_record_in_file_order(run, copy):
     assert outcome.err == ""
 
 
-def test_writes_where_it_is_told(run, copy, tmp_path):
+def test_writes_where_it_is_told(run: Run, copy: Copy, tmp_path: Path) -> None:
     before = copy.index_path.read_bytes()
     assert run("index", copy.path, "-o", tmp_path / "other.idx").status == 0
     assert len((tmp_path / "other.idx").read_text().splitlines()) == 70
     assert copy.index_path.read_bytes() == before
 
 
-def test_replaces_an_index_only_when_forced(run, copy):
+def test_replaces_an_index_only_when_forced(run: Run, copy: Copy) -> None:
     copy.index_path.write_text("made by hand")
     outcome = run("index", copy.path)
     assert outcome.status == 1
@@ -28,13 +34,13 @@ def test_replaces_an_index_only_when_forced(run, copy):
     assert len(copy.index_path.read_text().splitlines()) == 70
 
 
-def test_never_replaces_the_record_file(run, copy):
+def test_never_replaces_the_record_file(run: Run, copy: Copy) -> None:
     before = copy.path.read_bytes()
     assert run("index", copy.path, "-o", copy.path, "--force").status == 2
     assert copy.path.read_bytes() == before
 
 
-def test_a_damaged_file_gets_no_index_and_the_old_one_stays(run, copy):
+def test_a_damaged_file_gets_no_index_and_the_old_one_stays(run: Run, copy: Copy) -> None:
     copy.damage([10])
     before = copy.index_path.read_bytes()
     outcome = run("index", copy.path, "--force")
@@ -45,7 +51,9 @@ def test_a_damaged_file_gets_no_index_and_the_old_one_stays(run, copy):
     assert sorted(path.name for path in copy.path.parent.iterdir()) == ["copy.idx", "copy.rec"]
 
 
-def test_a_missing_file_is_named_with_its_absolute_path(run, tmp_path, monkeypatch):
+def test_a_missing_file_is_named_with_its_absolute_path(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     outcome = run("index", "nowhere.rec")
     assert outcome.status == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from asyncloader.cli.survey import histogram
-from tests.cli.conftest import image_record, sagemaker_record, write_records
+from tests.cli.conftest import Copy, Run, image_record, sagemaker_record, write_records
+from tests.conftest import ImageRecords
 
 
-def test_says_what_is_in_a_file_of_pictures(run, image_records):
+def test_says_what_is_in_a_file_of_pictures(run: Run, image_records: ImageRecords) -> None:
     report = run("info", image_records.path, "--json").json
     sizes = sorted(map(len, image_records.payloads))
     assert report["path"] == str(image_records.path)
@@ -28,7 +30,7 @@ def test_says_what_is_in_a_file_of_pictures(run, image_records):
     assert report["damaged"] == 0
 
 
-def test_says_the_same_as_text(run, image_records):
+def test_says_the_same_as_text(run: Run, image_records: ImageRecords) -> None:
     outcome = run("info", image_records.path)
     assert outcome.status == 0
     assert "70 jpeg" in outcome.out
@@ -36,7 +38,7 @@ def test_says_the_same_as_text(run, image_records):
     assert outcome.err == ""
 
 
-def test_tells_kinds_of_payload_apart(run, tmp_path, image_records):
+def test_tells_kinds_of_payload_apart(run: Run, tmp_path: Path, image_records: ImageRecords) -> None:
     png = io.BytesIO()
     Image.new("RGB", (5, 3)).save(png, "PNG")
     payloads = {
@@ -54,19 +56,19 @@ def test_tells_kinds_of_payload_apart(run, tmp_path, image_records):
     assert report["index"] is None
 
 
-def test_knows_a_face_set(run, face_set):
+def test_knows_a_face_set(run: Run, face_set: Path) -> None:
     report = run("info", face_set, "--json").json
     assert report["layout"] == "insightface"
     assert report["kinds"] == {"jpeg": 60, "header only": 7}
 
 
-def test_an_empty_file_has_no_records(run, tmp_path):
+def test_an_empty_file_has_no_records(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.rec").touch()
     assert run("info", tmp_path / "empty.rec", "--json").json["records"] == 0
     assert run("info", tmp_path / "empty.rec").status == 0
 
 
-def test_counts_damaged_records_and_shows_the_first(run, copy):
+def test_counts_damaged_records_and_shows_the_first(run: Run, copy: Copy) -> None:
     copy.damage([3, 20])
     outcome = run("info", copy.path, "--json")
     assert outcome.status == 0
@@ -75,7 +77,7 @@ def test_counts_damaged_records_and_shows_the_first(run, copy):
     assert "verify" in run("info", copy.path).out
 
 
-def test_looks_at_a_part_of_a_large_file_and_says_so(run, tmp_path):
+def test_looks_at_a_part_of_a_large_file_and_says_so(run: Run, tmp_path: Path) -> None:
     write_records(tmp_path / "large.rec", [b"%d" % number for number in range(5000)])
     report = run("info", tmp_path / "large.rec", "--json").json
     assert report["records"] == 5000
@@ -83,7 +85,7 @@ def test_looks_at_a_part_of_a_large_file_and_says_so(run, tmp_path):
     assert "spread over the file" in run("info", tmp_path / "large.rec").out
 
 
-def test_writes_a_contact_sheet(run, image_records, tmp_path):
+def test_writes_a_contact_sheet(run: Run, image_records: ImageRecords, tmp_path: Path) -> None:
     outcome = run("info", image_records.path, "--sheet", tmp_path / "sheet.png")
     assert str(tmp_path / "sheet.png") in outcome.out
     with Image.open(tmp_path / "sheet.png") as sheet:
@@ -92,7 +94,7 @@ def test_writes_a_contact_sheet(run, image_records, tmp_path):
     assert (pixels.min(axis=2) > 240).sum() > 64 * 100
 
 
-def test_a_sheet_of_a_file_without_pictures_is_refused(run, tmp_path):
+def test_a_sheet_of_a_file_without_pictures_is_refused(run: Run, tmp_path: Path) -> None:
     write_records(tmp_path / "text.rec", [b"text"])
     outcome = run("info", tmp_path / "text.rec", "--sheet", tmp_path / "sheet.png")
     assert outcome.status == 1
@@ -100,13 +102,13 @@ def test_a_sheet_of_a_file_without_pictures_is_refused(run, tmp_path):
     assert not (tmp_path / "sheet.png").exists()
 
 
-def test_a_sheet_never_replaces_a_record_file(run, copy):
+def test_a_sheet_never_replaces_a_record_file(run: Run, copy: Copy) -> None:
     before = copy.path.read_bytes()
     assert run("info", copy.path, "--sheet", copy.path).status == 2
     assert copy.path.read_bytes() == before
 
 
-def test_an_index_of_another_file_is_an_error_that_says_what_to_do(run, copy):
+def test_an_index_of_another_file_is_an_error_that_says_what_to_do(run: Run, copy: Copy) -> None:
     copy.index_path.write_text("0\t4\n1\t99999999\n")
     outcome = run("info", copy.path)
     assert outcome.status == 1
@@ -116,7 +118,7 @@ def test_an_index_of_another_file_is_an_error_that_says_what_to_do(run, copy):
 
 
 @given(st.lists(st.integers(0, 1 << 29), max_size=50))
-def test_a_histogram_counts_each_size_once_in_few_bars(sizes):
+def test_a_histogram_counts_each_size_once_in_few_bars(sizes: list[int]) -> None:
     bars = histogram(sizes)
     assert sum(count for _, _, count in bars) == len(sizes)
     assert len(bars) <= 13
@@ -127,7 +129,7 @@ def test_a_histogram_counts_each_size_once_in_few_bars(sizes):
 
 
 @pytest.mark.parametrize("key", ["[red]key[/red]", "a" * 500])
-def test_keys_are_shown_as_they_are_but_short(run, tmp_path, key):
+def test_keys_are_shown_as_they_are_but_short(run: Run, tmp_path: Path, key: str) -> None:
     write_records(tmp_path / "named.rec", [b"text"])
     (tmp_path / "named.idx").write_text(f"{key}\t0\n")
     outcome = run("info", tmp_path / "named.rec")

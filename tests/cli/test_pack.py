@@ -4,6 +4,7 @@ import io
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from PIL import Image
 from asyncloader.cli.sources import entries_of_list
 from asyncloader.errors import AsyncLoaderError
 from asyncloader.recordio import RecordReader, unpack
+from tests.cli.conftest import Run
+from tests.conftest import ImageRecords
 
 
 @pytest.fixture
-def photos(tmp_path, image_records) -> Path:
+def photos(tmp_path: Path, image_records: ImageRecords) -> Path:
     """Class folders: three pictures of cats and two of dogs."""
     root = tmp_path / "photos"
     for name, number in (("dog/a", 0), ("cat/b", 1), ("cat/a", 2), ("dog/b", 3), ("cat/deep/c", 4)):
@@ -34,7 +37,9 @@ def contents(path: Path) -> list[tuple[object, object, bytes]]:
     return [(key, np.asarray(header.label).tolist(), picture) for key, header, picture in records]
 
 
-def test_a_folder_of_classes_is_stored_as_it_is_with_labels_by_name(run, photos, tmp_path, image_records):
+def test_a_folder_of_classes_is_stored_as_it_is_with_labels_by_name(
+    run: Run, photos: Path, tmp_path: Path, image_records: ImageRecords
+) -> None:
     outcome = run("pack", photos, tmp_path / "out.rec")
     assert outcome.status == 0
     jpegs = image_records.jpegs
@@ -49,7 +54,9 @@ def test_a_folder_of_classes_is_stored_as_it_is_with_labels_by_name(run, photos,
     assert "label 1: dog" in outcome.out
 
 
-def test_a_list_gives_keys_labels_and_order(run, photos, tmp_path, image_records):
+def test_a_list_gives_keys_labels_and_order(
+    run: Run, photos: Path, tmp_path: Path, image_records: ImageRecords
+) -> None:
     list_path = tmp_path / "train.lst"
     list_path.write_text("437\t3.000000\tdog/a.jpg\n\n12\t1.5\t2.5\t-1\tcat/b.jpg\r\n")
     assert run("pack", list_path, tmp_path / "out.rec", "--root", photos).status == 0
@@ -59,14 +66,16 @@ def test_a_list_gives_keys_labels_and_order(run, photos, tmp_path, image_records
     ]
 
 
-def test_a_list_s_paths_start_at_its_own_folder(run, photos, tmp_path):
+def test_a_list_s_paths_start_at_its_own_folder(run: Run, photos: Path, tmp_path: Path) -> None:
     (photos / "train.lst").write_text("0\t0\tdog/a.jpg\n")
     assert run("pack", photos / "train.lst", tmp_path / "out.rec").status == 0
     assert len(contents(tmp_path / "out.rec")) == 1
 
 
 @pytest.mark.parametrize("path", ["../secret.jpg", "dog/../../secret.jpg", "{absolute}", ".", "dog/..", "nul\0.jpg"])
-def test_a_list_cannot_lead_out_of_the_root(run, photos, tmp_path, image_records, path):
+def test_a_list_cannot_lead_out_of_the_root(
+    run: Run, photos: Path, tmp_path: Path, image_records: ImageRecords, path: str
+) -> None:
     (tmp_path / "secret.jpg").write_bytes(image_records.jpegs[5])
     (tmp_path / "train.lst").write_text(f"0\t0\t{path.format(absolute=tmp_path / 'secret.jpg')}\n")
     outcome = run("pack", tmp_path / "train.lst", tmp_path / "out.rec", "--root", photos)
@@ -76,7 +85,9 @@ def test_a_list_cannot_lead_out_of_the_root(run, photos, tmp_path, image_records
 
 
 @pytest.mark.posix
-def test_a_link_cannot_lead_out_of_the_root(run, photos, tmp_path, image_records):
+def test_a_link_cannot_lead_out_of_the_root(
+    run: Run, photos: Path, tmp_path: Path, image_records: ImageRecords
+) -> None:
     (tmp_path / "secret.jpg").write_bytes(image_records.jpegs[5])
     (photos / "link.jpg").symlink_to(tmp_path / "secret.jpg")
     (photos / "train.lst").write_text("0\t0\tlink.jpg\n")
@@ -96,7 +107,9 @@ def test_a_link_cannot_lead_out_of_the_root(run, photos, tmp_path, image_records
         ("\n", "no lines"),
     ],
 )
-def test_a_bad_list_is_refused_by_its_line_before_anything_is_written(run, photos, tmp_path, text, fault):
+def test_a_bad_list_is_refused_by_its_line_before_anything_is_written(
+    run: Run, photos: Path, tmp_path: Path, text: Any, fault: str
+) -> None:
     (tmp_path / "train.lst").write_text(text)
     outcome = run("pack", tmp_path / "train.lst", tmp_path / "out.rec", "--root", photos)
     assert outcome.status == 1
@@ -104,7 +117,7 @@ def test_a_bad_list_is_refused_by_its_line_before_anything_is_written(run, photo
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photos", "train.lst"]
 
 
-def test_a_file_that_is_no_picture_ends_the_work_and_leaves_nothing(run, photos, tmp_path):
+def test_a_file_that_is_no_picture_ends_the_work_and_leaves_nothing(run: Run, photos: Path, tmp_path: Path) -> None:
     (photos / "cat" / "z.jpg").write_text("no picture")
     outcome = run("pack", photos, tmp_path / "out.rec")
     assert outcome.status == 1
@@ -112,7 +125,7 @@ def test_a_file_that_is_no_picture_ends_the_work_and_leaves_nothing(run, photos,
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
 
 
-def test_bad_files_are_named_and_left_out_where_asked(run, photos, tmp_path):
+def test_bad_files_are_named_and_left_out_where_asked(run: Run, photos: Path, tmp_path: Path) -> None:
     (photos / "cat" / "z.jpg").write_text("no picture")
     (tmp_path / "train.lst").write_text("0\t0\tcat/z.jpg\n1\t0\tcat/a.jpg\n2\t0\tgone.jpg\n")
     outcome = run("pack", tmp_path / "train.lst", tmp_path / "out.rec", "--root", photos, "--skip-bad")
@@ -123,7 +136,7 @@ def test_bad_files_are_named_and_left_out_where_asked(run, photos, tmp_path):
     assert "2 files left out" in outcome.out
 
 
-def test_resizing_brings_the_short_side_to_the_size_asked(run, tmp_path):
+def test_resizing_brings_the_short_side_to_the_size_asked(run: Run, tmp_path: Path) -> None:
     (tmp_path / "photos" / "a").mkdir(parents=True)
     for name, size in (("wide.png", (300, 100)), ("tall.jpg", (50, 120))):
         Image.new("RGB", size, (200, 30, 30)).save(tmp_path / "photos" / "a" / name)
@@ -133,7 +146,7 @@ def test_resizing_brings_the_short_side_to_the_size_asked(run, tmp_path):
     assert [picture.size for picture in pictures] == [(80, 192), (240, 80)]
 
 
-def test_a_lower_quality_gives_smaller_pictures(run, tmp_path):
+def test_a_lower_quality_gives_smaller_pictures(run: Run, tmp_path: Path) -> None:
     (tmp_path / "photos" / "a").mkdir(parents=True)
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "photos" / "a" / "noise.png")
@@ -144,14 +157,14 @@ def test_a_lower_quality_gives_smaller_pictures(run, tmp_path):
     assert sizes[1] < sizes[0] / 2
 
 
-def test_replaces_files_only_when_forced(run, photos, tmp_path):
+def test_replaces_files_only_when_forced(run: Run, photos: Path, tmp_path: Path) -> None:
     (tmp_path / "out.idx").write_text("precious")
     assert run("pack", photos, tmp_path / "out.rec").status == 1
     assert (tmp_path / "out.idx").read_text() == "precious"
     assert run("pack", photos, tmp_path / "out.rec", "--force").status == 0
 
 
-def test_a_folder_without_pictures_is_an_error(run, tmp_path):
+def test_a_folder_without_pictures_is_an_error(run: Run, tmp_path: Path) -> None:
     outcome = run("pack", tmp_path, tmp_path / "out.rec")
     assert outcome.status == 1
     assert "has no images" in outcome.err
@@ -166,7 +179,7 @@ def test_a_folder_without_pictures_is_an_error(run, tmp_path):
         ).map(lambda lines: "\n".join("\t".join(fields) for fields in lines).encode()),
     )
 )
-def test_whatever_a_list_holds_it_gives_paths_inside_the_root_or_an_error_of_ours(text):
+def test_whatever_a_list_holds_it_gives_paths_inside_the_root_or_an_error_of_ours(text: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "any.lst"
         path.write_bytes(text)

@@ -20,7 +20,7 @@ def encoded(kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "png", "gif", "bmp", "tiff", "webp"])
-def test_pictures_of_every_format_are_known_with_and_without_a_header(kind):
+def test_pictures_of_every_format_are_known_with_and_without_a_header(kind: str) -> None:
     picture = encoded(kind)
     bare, whole = inspect(picture), inspect(image_record([1, 2], 3, picture))
     assert (bare.kind, whole.kind) == (kind, kind)
@@ -31,7 +31,7 @@ def test_pictures_of_every_format_are_known_with_and_without_a_header(kind):
     assert picture_shape(picture) == (5, 7)
 
 
-def test_a_truncated_message_is_no_protobuf_record():
+def test_a_truncated_message_is_no_protobuf_record() -> None:
     message = sagemaker_record(2.5)
     assert inspect(message).kind == "protobuf"
     assert inspect(message[:-1]).kind == "bytes"
@@ -40,7 +40,7 @@ def test_a_truncated_message_is_no_protobuf_record():
 
 
 @given(st.one_of(st.binary(max_size=80), st.binary(max_size=60).map(lambda data: b"\x0a" + data)))
-def test_any_bytes_are_of_some_kind_and_what_is_cut_off_is_a_header(payload):
+def test_any_bytes_are_of_some_kind_and_what_is_cut_off_is_a_header(payload: bytes) -> None:
     content = inspect(payload)
     assert content.kind in SUFFIXES
     assert payload.endswith(bytes(content.data))
@@ -52,7 +52,7 @@ def test_any_bytes_are_of_some_kind_and_what_is_cut_off_is_a_header(payload):
 
 @pytest.mark.filterwarnings("ignore:::PIL")
 @given(st.sampled_from(["jpeg", "png", "gif", "bmp", "tiff", "webp"]), st.binary(max_size=200))
-def test_a_header_that_cannot_be_read_is_an_error_of_ours(kind, rest):
+def test_a_header_that_cannot_be_read_is_an_error_of_ours(kind: str, rest: bytes) -> None:
     try:
         height, width = picture_shape(encoded(kind)[:16] + rest)
     except DecodeError:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncloader.recordio import RecordReader
-from tests.cli.conftest import copy_to, image_record, sagemaker_record, write_records
+from tests.cli.conftest import Copy, Run, copy_to, image_record, sagemaker_record, write_records
+from tests.conftest import ImageRecords
 
 same_run = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -19,7 +21,7 @@ def contents(path: Path) -> dict[int | str, bytes]:
         return {reader.index.key(position): reader.read(position) for position in range(len(reader))}
 
 
-def test_a_whole_file_is_found_whole(run, image_records):
+def test_a_whole_file_is_found_whole(run: Run, image_records: ImageRecords) -> None:
     outcome = run("verify", image_records.path, "--decode")
     assert outcome.status == 0
     assert "70 whole records, no damage" in outcome.out
@@ -28,14 +30,16 @@ def test_a_whole_file_is_found_whole(run, image_records):
     assert report["damaged"] == report["undecodable"] == report["index"]["faults"] == []
 
 
-def test_an_empty_file_is_whole(run, tmp_path):
+def test_an_empty_file_is_whole(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.rec").touch()
     assert run("verify", tmp_path / "empty.rec").status == 0
 
 
 @same_run
 @given(lost=st.sets(st.integers(0, 69)))
-def test_each_damaged_record_is_listed_and_repair_saves_all_others(run, image_records, lost):
+def test_each_damaged_record_is_listed_and_repair_saves_all_others(
+    run: Run, image_records: ImageRecords, lost: set[int]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_to(image_records, Path(folder))
         copy.damage(sorted(lost))
@@ -57,7 +61,7 @@ def test_each_damaged_record_is_listed_and_repair_saves_all_others(run, image_re
 
 @same_run
 @given(data=st.data())
-def test_what_is_whole_before_a_cut_is_saved_with_its_keys(run, image_records, data):
+def test_what_is_whole_before_a_cut_is_saved_with_its_keys(run: Run, image_records: ImageRecords, data: Any) -> None:
     size = image_records.path.stat().st_size
     cut = data.draw(st.integers(1, size - 1))
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +73,7 @@ def test_what_is_whole_before_a_cut_is_saved_with_its_keys(run, image_records, d
         assert (contents(Path(folder) / "saved.rec") if whole else {}) == whole
 
 
-def test_the_offset_and_the_reason_are_said(run, copy):
+def test_the_offset_and_the_reason_are_said(run: Run, copy: Copy) -> None:
     copy.damage([7])
     outcome = run("verify", copy.path)
     assert outcome.status == 1
@@ -78,7 +82,7 @@ def test_the_offset_and_the_reason_are_said(run, copy):
     assert "1 damaged stretch" in outcome.out
 
 
-def test_decoding_finds_pictures_that_are_no_good(run, tmp_path, image_records):
+def test_decoding_finds_pictures_that_are_no_good(run: Run, tmp_path: Path, image_records: ImageRecords) -> None:
     good, broken = image_records.jpegs[0], image_records.jpegs[1][:-100]
     payloads = [image_record(1, 0, good), image_record(2, 1, broken), image_record(3, 2, b""), sagemaker_record(1)]
     offsets = write_records(tmp_path / "mixed.rec", payloads)
@@ -92,7 +96,9 @@ def test_decoding_finds_pictures_that_are_no_good(run, tmp_path, image_records):
     assert "protobuf" in reasons[2]
 
 
-def test_repair_leaves_out_what_does_not_decode_only_where_asked_to_decode(run, tmp_path, image_records):
+def test_repair_leaves_out_what_does_not_decode_only_where_asked_to_decode(
+    run: Run, tmp_path: Path, image_records: ImageRecords
+) -> None:
     payloads = [image_record(1, 0, image_records.jpegs[0]), image_record(2, 1, b"no picture")]
     write_records(tmp_path / "mixed.rec", payloads)
     assert run("verify", tmp_path / "mixed.rec", "--repair", tmp_path / "all.rec").status == 0
@@ -101,11 +107,11 @@ def test_repair_leaves_out_what_does_not_decode_only_where_asked_to_decode(run, 
     assert list(contents(tmp_path / "one.rec").values()) == payloads[:1]
 
 
-def test_the_headers_of_a_face_set_need_no_picture(run, face_set):
+def test_the_headers_of_a_face_set_need_no_picture(run: Run, face_set: Path) -> None:
     assert run("verify", face_set, "--decode").status == 0
 
 
-def test_index_lines_that_name_no_record_are_listed(run, copy):
+def test_index_lines_that_name_no_record_are_listed(run: Run, copy: Copy) -> None:
     lines = copy.index_path.read_text().splitlines()
     lines[4] = f"13\t{copy.offsets[4] + 4}"
     copy.index_path.write_text("\n".join(lines))
@@ -115,7 +121,7 @@ def test_index_lines_that_name_no_record_are_listed(run, copy):
     assert "does not name 1 record" in outcome.out
 
 
-def test_an_index_that_cannot_be_read_is_a_fault_and_the_records_are_saved_without_it(run, copy):
+def test_an_index_that_cannot_be_read_is_a_fault_and_the_records_are_saved_without_it(run: Run, copy: Copy) -> None:
     copy.index_path.write_text("0\t18446744073709551615\n")
     outcome = run("verify", copy.path, "--repair", copy.path.with_name("saved.rec"), "--json")
     assert outcome.status == 1
@@ -127,7 +133,9 @@ def test_an_index_that_cannot_be_read_is_a_fault_and_the_records_are_saved_witho
 
 
 @pytest.mark.parametrize("names", [["b", "a"], ["7", "3"]])
-def test_records_that_the_index_does_not_name_are_saved_under_new_keys(run, tmp_path, names):
+def test_records_that_the_index_does_not_name_are_saved_under_new_keys(
+    run: Run, tmp_path: Path, names: list[str]
+) -> None:
     offsets = write_records(tmp_path / "some.rec", [b"first", b"second", b"third"])
     (tmp_path / "some.idx").write_text(f"{names[0]}\t{offsets[2]}\n{names[1]}\t{offsets[0]}\n")
     assert run("verify", tmp_path / "some.rec", "--repair", tmp_path / "saved.rec").status == 0
@@ -138,13 +146,13 @@ def test_records_that_the_index_does_not_name_are_saved_under_new_keys(run, tmp_
 
 
 @pytest.mark.parametrize("target", ["copy.rec", "saved.idx", "copy.other"])
-def test_repair_never_writes_over_the_damaged_file_or_its_index(run, copy, target):
+def test_repair_never_writes_over_the_damaged_file_or_its_index(run: Run, copy: Copy, target: str) -> None:
     before = copy.path.read_bytes(), copy.index_path.read_bytes()
     assert run("verify", copy.path, "--repair", copy.path.with_name(target), "--force").status == 2
     assert (copy.path.read_bytes(), copy.index_path.read_bytes()) == before
 
 
-def test_repair_replaces_other_files_only_when_forced(run, copy):
+def test_repair_replaces_other_files_only_when_forced(run: Run, copy: Copy) -> None:
     target = copy.path.with_name("saved.rec")
     target.write_text("precious")
     assert run("verify", copy.path, "--repair", target).status == 1
@@ -153,7 +161,7 @@ def test_repair_replaces_other_files_only_when_forced(run, copy):
     assert len(contents(target)) == 70
 
 
-def test_records_of_several_parts_are_saved_whole(run, tmp_path):
+def test_records_of_several_parts_are_saved_whole(run: Run, tmp_path: Path) -> None:
     from asyncloader.recordio import RecordWriter
 
     magic = bytes.fromhex("0a23d7ce")
