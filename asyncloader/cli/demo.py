@@ -40,7 +40,7 @@ def demo(
     rec: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[REC]", help="A file of image records; one is made where none is given.", show_default=False
+            metavar="REC", help="A file of image records; one is made where none is given.", show_default=False
         ),
     ] = None,
     workers: Annotated[Workers, typer.Option(help="What decodes.")] = Workers.threads,
