@@ -496,6 +496,7 @@ class Supervisor:
         while self._commands:  # a job that was submitted meanwhile must not wait for ever
             self._commands.popleft()()
         self._fail(LoaderClosedError("the loader is closed; make a new one"))
+        del self._blocks, self._payload  # a closed loader that is kept holds no memory
 
 
 def _set(job: Job, outcome: Made | Exception) -> None:
