@@ -135,7 +135,8 @@ class _FileOrder:
             self._read_ahead()
             if not self._reads:
                 raise StopAsyncIteration
-            self._records.extend(await asyncio.wrap_future(self._reads.popleft()))
+            records = await asyncio.wrap_future(self._reads.popleft())
+            self._records.extend(records)
             self._read_ahead()
         record = self._records.popleft()
         if isinstance(record, Exception):

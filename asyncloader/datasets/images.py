@@ -57,7 +57,7 @@ def _what_it_may_be(payload: Buffer) -> str:
     if payload[0] in (0x0A, 0x12):
         return (
             "it looks like a protobuf message as Amazon SageMaker writes them, which is not an image record: "
-            "read it with RecordDataset, or with asyncloader.datasets.protobuf"
+            "read it with asyncloader.datasets.protobuf.ProtobufRecordDataset"
         )
     return "the record is damaged, or it is not an image record: RecordDataset gives its bytes"
 
@@ -128,12 +128,19 @@ class ImageRecordDataset(Dataset):
         decoder, memory, first_slot = self.samples.decoder, context.memory, context.first_slot
         samples: list[Any] = [None] * len(positions)
         start = time.perf_counter()
-        for slot, payload in self.files.stream(self._records_of(positions), context.add_reading):
+        label: Any
+        picture: Buffer
+        unpack, label_of, scalar = _HEADER.unpack_from, self._label, np.float32
+        for slot, data, begin, end in self.files.stream(self._records_of(positions), context.add_reading):
             try:
-                if isinstance(payload, Exception):
-                    raise payload
-                label, picture = split_image_record(payload)
-                samples[slot] = decoder(picture, memory, first_slot + slot), self._label(label)
+                if isinstance(data, Exception):
+                    raise data
+                view = memoryview(data)
+                if end - begin >= _HEADER.size and (header := unpack(view, begin))[0] == 0:
+                    part = scalar(header[1]), view[begin + _HEADER.size : end]
+                else:
+                    part = split_image_record(view[begin:end])
+                samples[slot] = decoder(part[1], memory, first_slot + slot), label_of(part[0])
             except Exception as error:
                 samples[slot] = self.samples.failure(error, positions[slot], self.locate, "decoding")
         context.decoding += time.perf_counter() - start

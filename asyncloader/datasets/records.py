@@ -13,6 +13,7 @@ import numpy as np
 from asyncloader.datasets.base import Dataset, Failure, LoadContext, Location, Transform, as_indexes, sample_error
 from asyncloader.errors import MissingFileError
 from asyncloader.recordio import RecordReader
+from asyncloader.recordio.reader import Cut
 
 __all__ = ["PathOrPaths", "RecordDataset", "RecordFiles", "expand_paths"]
 
@@ -78,14 +79,14 @@ class RecordFiles:
                 payloads[slot] = payload
         return iter(payloads)
 
-    def stream(self, positions: Sequence[int], on_read: Callable[[float], object]) -> Iterator[tuple[int, Payload]]:
-        """Give slots and payloads in file order, each read when its turn has come; file after file."""
+    def stream(self, positions: Sequence[int], on_read: Callable[[float], object]) -> Iterator[Cut]:
+        """Read in file order, each record when its turn has come, file after file; see :meth:`RecordReader.stream`."""
         if len(self.readers) == 1:
             return self.readers[0].stream(as_indexes(positions), on_read)
         return (
-            (slots[place], payload)
+            (slots[place], data, begin, end)
             for reader, slots, local in self._by_file(positions)
-            for place, payload in reader.stream(local, on_read)
+            for place, data, begin, end in reader.stream(local, on_read)
         )
 
     def advise(self, positions: Sequence[int]) -> None:

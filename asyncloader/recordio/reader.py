@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +17,12 @@ from asyncloader.recordio.frames import HEAD, MAGIC, decode_from
 from asyncloader.recordio.index import RecordIndex, index_path_beside
 from asyncloader.storage import LocalFile, ReadPlan, merge_neighbours, plan_reads
 
-__all__ = ["Payload", "RecordReader"]
+__all__ = ["Cut", "Payload", "RecordReader"]
 
 Payload: TypeAlias = bytes | memoryview
+
+#: A record's slot among those asked for, what holds its payload (or why it cannot be read), its begin and end there.
+Cut: TypeAlias = tuple[int, bytes | memoryview | Exception, int, int]
 _ReadApart: TypeAlias = Callable[[int], bytes | Exception]
 
 #: A record that may be longer than this is read by what its head says. The span is only a bound: an index that names
@@ -194,9 +198,7 @@ class RecordReader:
         except ReadError:
             return map(read_apart, asked.tolist())  # one bad range must not take the others' records along
 
-    def stream(
-        self, positions: ArrayLike, on_read: Callable[[float], object]
-    ) -> Iterator[tuple[int, bytes | memoryview | Exception]]:
+    def stream(self, positions: ArrayLike, on_read: Callable[[float], object]) -> Iterator[Cut]:
         """Read several records in file order, each when its turn has come.
 
         What is read is at once in the processor's nearest cache for the one who decodes it, and a thread that reads
@@ -213,8 +215,10 @@ class RecordReader:
         ------
         slot : int
             The record's place in ``positions``.
-        payload : bytes, memoryview or Exception
-            Its payload, or why it cannot be read.
+        data : bytes-like or Exception
+            What holds its payload, or why it cannot be read.
+        begin, end : int
+            Where in ``data`` the payload is.
 
         Raises
         ------
@@ -224,37 +228,34 @@ class RecordReader:
         asked = np.asarray(positions, np.int64)
         offsets, sizes = self._extents(asked)
         if sizes.sum() <= _SHORT * len(asked):
-            yield from self._stream_short(asked, on_read)
+            begun = time.perf_counter()
+            payloads = self.iter_many(asked)
+            on_read(time.perf_counter() - begun)
+            yield from map(_whole, itertools.count(), payloads)
             return
         order = np.argsort(offsets, kind="stable")
         columns = (order, offsets[order], sizes[order])
-        slots, offsets_in_order, sizes_in_order = (column.tolist() for column in columns)
-        unpack, clock, seconds = HEAD.unpack_from, time.perf_counter, 0.0
-        for first, stop, begin, size in merge_neighbours(offsets_in_order, sizes_in_order):
+        slots, starts, spans = (column.tolist() for column in columns)
+        read, unpack, clock, seconds = self._file.positional_read(), HEAD.unpack_from, time.perf_counter, 0.0
+        for first, stop, offset, size in merge_neighbours(starts, spans):
             begun = clock()
             try:
-                view = memoryview(self._file.read(begin, size))
-            except ReadError:
-                view = memoryview(b"")
+                data = read(size, offset)
+            except OSError:
+                data = b""
             seconds += clock() - begun
+            complete = len(data) == size
             for place in range(first, stop):
-                start = offsets_in_order[place] - begin
-                # An empty view, where the read failed, has no head: the slow way says why.
-                magic, length = unpack(view, start) if view else (0, 0)
-                if magic == MAGIC and length <= sizes_in_order[place] - HEAD.size:
-                    start += HEAD.size
-                    yield slots[place], view[start : start + length]
-                else:
-                    yield slots[place], self._read_apart(int(asked[slots[place]]))
+                if complete:
+                    head = starts[place] - offset
+                    magic, length = unpack(data, head)
+                    if magic == MAGIC and length <= spans[place] - HEAD.size:
+                        begin = head + HEAD.size
+                        yield slots[place], data, begin, begin + length
+                        continue
+                # The read failed, or the record is of several parts, long, or damaged.
+                yield _whole(slots[place], self._read_apart(int(asked[slots[place]])))
         on_read(seconds)
-
-    def _stream_short(
-        self, asked: NDArray[np.int64], on_read: Callable[[float], object]
-    ) -> Iterator[tuple[int, bytes | memoryview | Exception]]:
-        begun = time.perf_counter()
-        payloads = self.iter_many(asked)
-        on_read(time.perf_counter() - begun)
-        return enumerate(payloads)
 
     def _extents(self, asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give the offsets of records, and how much to read of each."""
@@ -375,3 +376,7 @@ def _cut_long(
             yield view[begin : begin + length]
         else:
             yield read_apart(position)
+
+
+def _whole(slot: int, payload: bytes | memoryview | Exception) -> Cut:
+    return slot, payload, 0, 0 if isinstance(payload, Exception) else len(payload)

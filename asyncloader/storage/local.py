@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import repeat
 from types import TracebackType
 from typing import Self
@@ -177,6 +178,23 @@ class LocalFile:
             return map(descriptor.read, sizes.tolist(), offsets.tolist())
         # No Python frame for each range: it would take as long as the read itself.
         return map(os.pread, repeat(descriptor.number), sizes.tolist(), offsets.tolist())
+
+    def positional_read(self) -> Callable[[int, int], bytes]:
+        """Give ``read(size, offset)`` as the system has it: it may come out short, or raise an OSError.
+
+        The file stays open as long as the function is held.
+
+        Raises
+        ------
+        LoaderClosedError
+            The file is closed.
+        """
+        descriptor = self._opened()
+        if not hasattr(os, "pread"):
+            return descriptor.read
+        read = partial(os.pread, descriptor.number)  # no Python frame, which would take as long as the read itself
+        read.descriptor = descriptor  # type: ignore[attr-defined]
+        return read
 
     def advise(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Tell the kernel which ranges (offset, size) will be read soon, where it can be told.
