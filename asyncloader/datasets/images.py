@@ -137,10 +137,10 @@ class ImageRecordDataset(Dataset):
                     raise data
                 view = memoryview(data)
                 if end - begin >= _HEADER.size and (header := unpack(view, begin))[0] == 0:
-                    part = scalar(header[1]), view[begin + _HEADER.size : end]
+                    label, picture = scalar(header[1]), view[begin + _HEADER.size : end]
                 else:
-                    part = split_image_record(view[begin:end])
-                samples[slot] = decoder(part[1], memory, first_slot + slot), label_of(part[0])
+                    label, picture = split_image_record(view[begin:end])
+                samples[slot] = decoder(picture, memory, first_slot + slot), label_of(label)
             except Exception as error:
                 samples[slot] = self.samples.failure(error, positions[slot], self.locate, "decoding")
         context.decoding += time.perf_counter() - start
