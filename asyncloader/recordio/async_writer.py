@@ -168,7 +168,7 @@ class _Stream:
         import aiofiles
 
         file = await _in_thread(lambda: AtomicFile(path))
-        # Not buffered: what a failed write left over must never be written to a descriptor that is another file's by then.
+        # Not buffered: what a failed write left over would be written later, to whatever file has the number then.
         return cls(file, await aiofiles.open(file.descriptor, "wb", buffering=0, closefd=False))
 
     def gather(self, data: bytes) -> None:

@@ -21,7 +21,7 @@ __all__ = ["Key", "RecordIndex", "index_path_beside"]
 
 Key: TypeAlias = int | str
 
-_CHUNK = 4 << 20
+_CHUNK = 1 << 20
 _LINES = 1 << 16
 
 

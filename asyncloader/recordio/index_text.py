@@ -28,6 +28,7 @@ KeyType: TypeAlias = Literal["auto", "str"]
 _LONGEST_LINE = 1 << 16
 _MAX_INT64 = (1 << 63) - 1
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
+_NUMBER = re.compile(rb"[+-]?[0-9]{1,99}")
 #: So many digits always fit into 63 bits.
 _PLAIN_DIGITS = 18
 _TAB, _NEWLINE, _ZERO = b"\t"[0], b"\n"[0], b"0"[0]
@@ -123,7 +124,7 @@ class _Parser:
             if len(fields) != 2:
                 raise self.error(self.lines, line, "a key, a tab and a byte offset were expected")
             offset = fields[1].strip()
-            if not _INTEGER.fullmatch(offset):
+            if not _NUMBER.fullmatch(offset):
                 raise self.error(self.lines, line, "the byte offset is not a number")
             if int(offset) > _MAX_INT64 or int(offset) < 0:
                 raise self.error(self.lines, line, "the byte offset is -1, or too large: its writer could not tell it")

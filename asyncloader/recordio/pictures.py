@@ -51,8 +51,8 @@ def pack_img(header: HeaderLike, img: NDArray[np.generic], quality: int = 95, im
     quality : int
         Of a JPEG, 0 to 100; of a PNG, the effort to compress it, 0 to 9. Larger numbers mean the largest.
     img_fmt : str
-        The format by its file name extension: ``.jpg``, ``.png``, or another that Pillow writes (``.bmp``, ``.webp``
-        without loss, ``.tiff``).
+        The format by its file name extension: ``.jpg``, ``.png``, or another that Pillow writes (``.bmp``, or
+        ``.webp`` without loss).
 
     Returns
     -------
