@@ -28,7 +28,7 @@ class Bytes:
         self.bytes_read = 0
 
     def read(self, offset: int, size: int) -> bytes:
-        assert 0 <= offset
+        assert offset >= 0
         assert offset + size <= self.size
         self.bytes_read += size
         return self.data[offset : offset + size]
@@ -127,7 +127,7 @@ class TestDamagedFiles:
 
     def test_building_offsets_stops_at_the_first_damage_and_says_where(self):
         content = encode(b"one") + encode(b"two") + bytes(12) + encode(b"three")
-        with pytest.raises(CorruptRecordError, match="after 2 whole records.*byte offset 24") as caught:
+        with pytest.raises(CorruptRecordError, match=r"after 2 whole records.*byte offset 24") as caught:
             scan_offsets(Bytes(content), "/set.rec")
         assert (caught.value.path, caught.value.offset, caught.value.position) == ("/set.rec", 24, 2)
 

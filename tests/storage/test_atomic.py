@@ -34,9 +34,13 @@ def test_the_old_file_stays_until_commit(path, sync):
 
 
 def test_an_exception_leaves_the_old_file_and_nothing_else(path):
-    with pytest.raises(RuntimeError, match="half way"), AtomicFile(path) as file:
-        file.write(b"x" * 2_000_000)
-        raise RuntimeError("half way")
+    def write_half() -> None:
+        with AtomicFile(path) as file:
+            file.write(b"x" * 2_000_000)
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        write_half()
     assert path.read_bytes() == b"old"
     assert os.listdir(path.parent) == ["file"]
 
