@@ -1,6 +1,6 @@
 """How late a 1 ms ticker is on the loop that takes batches, and how soon the first batch is there.
 
-    python benchmarks/event_loop.py [--workers processes]
+python benchmarks/event_loop.py [--workers processes]
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def consume(loader: al.AsyncDataLoader, seconds: float) -> None:
 
 def say(name: str, late: list[float]) -> None:
     p50, p99, most = np.percentile(late, [50, 99, 100])
-    print(f"{name:32} late by {p50:6.3f} ms at the median, {p99:6.3f} ms at the 99th percentile, {most:6.3f} ms at most")
+    print(f"{name:24} late by {p50:6.3f} ms at the median, {p99:6.3f} ms at the 99th percentile, {most:6.3f} at most")
 
 
 async def main() -> None:
@@ -54,9 +54,7 @@ async def main() -> None:
     arguments = parser.parse_args()
     for name, path in (("faces", sets.faces()), ("photos", sets.photos())):
         dataset = al.ImageRecordDataset(path)
-        async with al.AsyncDataLoader(
-            dataset, 128, shuffle=True, num_workers=2, workers=arguments.workers
-        ) as loader:
+        async with al.AsyncDataLoader(dataset, 128, shuffle=True, num_workers=2, workers=arguments.workers) as loader:
             say("an idle loop", await lateness(asyncio.sleep(arguments.seconds)))
             say(f"{name}, {arguments.workers}", await lateness(consume(loader, arguments.seconds)))
             firsts = []
@@ -65,7 +63,9 @@ async def main() -> None:
                 async for _ in loader:
                     firsts.append((time.perf_counter() - start) * 1e3)
                     break
-            print(f"{'first batch of a pass':32} after {np.median(firsts):6.1f} ms (median), {max(firsts):6.1f} ms (at most)")
+            print(
+                f"{'first batch of a pass':24} after {np.median(firsts):6.1f} ms at the median, {max(firsts):6.1f} at most"
+            )
 
 
 if __name__ == "__main__":

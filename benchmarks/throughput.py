@@ -55,7 +55,11 @@ class Loading:
 
     def __init__(self, dataset: Any, batch_size: int, *, shuffle: bool, workers: str) -> None:
         self.loader = al.AsyncDataLoader(
-            dataset, batch_size, shuffle=shuffle, workers=workers, num_workers=WORKERS  # type: ignore[arg-type]
+            dataset,
+            batch_size,
+            shuffle=shuffle,
+            workers=workers,
+            num_workers=WORKERS,  # type: ignore[arg-type]
         )
         self.runner = asyncio.Runner()
         self.runner.run(self.loader.__aenter__())
@@ -141,7 +145,7 @@ def torch_loader(path: Path, transform: Any) -> Callable[[int], float] | None:
 
 
 def mxnet_seconds(python: str, path: Path) -> float:
-    """mxnet's own loader and dataset, in a process of its own that has mxnet."""
+    """Time mxnet's own loader and dataset, in a process of its own that has mxnet."""
     script = f"""
 import time
 from mxnet.gluon.data import DataLoader
