@@ -33,13 +33,25 @@ def record_spans(offsets: NDArray[np.int64], file_size: int) -> NDArray[np.uint3
         return np.empty(0, np.uint32)
     if (offsets[1:] > offsets[:-1]).all():
         return _bounded(np.diff(offsets, append=file_size))
-    order = np.argsort(offsets)
-    ascending = offsets[order]
+    order, ascending = _sorted(offsets)
     firsts = np.flatnonzero(np.diff(ascending, prepend=-1))
     spans = _bounded(np.diff(ascending[firsts], append=file_size))
     result = np.empty(len(offsets), np.uint32)
     result[order] = np.repeat(spans, np.diff(firsts, append=len(offsets)))
     return result
+
+
+def _sorted(offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give the order that sorts offsets, and the sorted offsets."""
+    bits = len(offsets).bit_length()
+    if int(offsets.max()) >= 1 << (63 - bits):
+        order = np.argsort(offsets)
+        return order, offsets[order]
+    # Sorting numbers is several times faster than finding their order, so the position is made part of the number.
+    packed = offsets << bits
+    packed |= np.arange(len(offsets))
+    packed.sort()
+    return packed & ((1 << bits) - 1), packed >> bits
 
 
 def _bounded(spans: NDArray[np.int64]) -> NDArray[np.uint32]:
