@@ -84,10 +84,10 @@ def group(samples: Sequence[Any]) -> Any:
 
 
 def takes_memory(collate_fn: Callable[..., Any]) -> bool:
-    """Whether a collate function is one of ours that can be told where its arrays go."""
+    """Whether a collate function can be told where its arrays go: one of ours, or one that says so of itself."""
     while isinstance(collate_fn, functools.partial):
         collate_fn = collate_fn.func
-    return collate_fn in (stack, pad)
+    return collate_fn in (stack, pad) or getattr(collate_fn, "takes_memory", False) is True
 
 
 def _columns(samples: Sequence[Any], column: Column) -> Any:

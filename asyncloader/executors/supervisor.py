@@ -78,6 +78,7 @@ class _Assignment:
 
 @dataclass(eq=False)
 class _Worker:
+    number: int
     process: WorkerProcess
     connection: Connection[Any, Any]
     sender: Sender
@@ -255,7 +256,8 @@ class Supervisor:
                 return
 
     def _start_worker(self) -> None:
-        number = next(self._numbers)
+        taken = {worker.number for worker in self._workers}
+        number = next(number for number in itertools.count() if number not in taken)
         try:
             ours, theirs = multiprocessing.Pipe()
         except OSError as error:
@@ -275,7 +277,7 @@ class Supervisor:
             process.finish()
             ours.close()
             raise
-        self._workers.append(_Worker(process, ours, sender))
+        self._workers.append(_Worker(number, process, ours, sender))
         payload = self._payload
         sender.send(payload.header, *([payload.block] if payload.block is not None else []), *payload.rest)
 

@@ -52,6 +52,8 @@ class BatchMaker:
     seed_globals : bool
         Whether Python's, numpy's and torch's global generators are seeded for each sample. For workers that run one
         sample at a time, since the generators are the process's.
+    worker_init : callable, optional
+        Called in each worker process with its number, from 0, before it makes anything.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class BatchMaker:
         seed: int,
         *,
         seed_globals: bool = False,
+        worker_init: Callable[[int], None] | None = None,
     ) -> None:
         self.dataset = dataset
         self.collate_fn = collate_fn
         self.on_error = on_error
         self.seed = seed
         self.seed_globals = seed_globals
+        self.worker_init = worker_init
         self._uniform = True
         self._takes_memory = collate_fn is not None and takes_memory(collate_fn)
 

@@ -46,7 +46,7 @@ class WorkerOptions:
     Attributes
     ----------
     number : int
-        Which of the workers it is.
+        Which of the workers it is, from 0; one that is replaced leaves its number to its successor.
     threads : int
         How many threads make batches in it.
     """
@@ -138,6 +138,8 @@ class _Worker:
             raise WorkerError(f"{NUM_THREADS_VARIABLE} must be a positive whole number, not {self._thread_limit!r}")
         self._maker = unpack(packed, block, rest)
         self._limit_loaded_libraries()
+        if self._maker.worker_init is not None:
+            self._maker.worker_init(self._options.number)
 
     def _limit_loaded_libraries(self) -> None:
         # These two set their number of threads when they are loaded, and have a function to change it.
