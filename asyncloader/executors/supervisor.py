@@ -282,20 +282,28 @@ class Supervisor:
         sender.send(payload.header, *([payload.block] if payload.block is not None else []), *payload.rest)
 
     def _assign(self) -> None:
-        """Give waiting jobs to the workers that have the fewest."""
+        """Give waiting jobs to the workers that have the fewest; a careful one waits for a worker that has none."""
         if self._failure is not None:
             self._fail(self._failure)
         while self._pending:
-            free = [worker for worker in self._workers if worker.ready and len(worker.jobs) < self._depth]
+            free = [worker for worker in self._workers if self._has_room(worker)]
             if not free:
                 return
             job = self._pending.popleft()
             if job.abandoned or job.future.cancelled():
                 self._crashes.pop(job, None)
                 continue
+            if job.careful and all(worker.jobs for worker in free):
+                self._pending.appendleft(job)
+                return
             if not job.future.running() and not job.future.set_running_or_notify_cancel():
                 continue
             self._give(min(free, key=lambda worker: len(worker.jobs)), job)
+
+    def _has_room(self, worker: _Worker) -> bool:
+        # One that is suspected of ending its worker is there alone, so that no other is blamed or taken along.
+        suspected = any(assignment.job.careful for assignment in worker.jobs.values())
+        return worker.ready and len(worker.jobs) < self._depth and not suspected
 
     def _give(self, worker: _Worker, job: Job) -> None:
         try:
