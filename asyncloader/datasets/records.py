@@ -13,7 +13,7 @@ import numpy as np
 from asyncloader.datasets.base import Dataset, Failure, LoadContext, Location, Transform, as_indexes, sample_error
 from asyncloader.errors import MissingFileError
 from asyncloader.recordio import RecordReader
-from asyncloader.recordio.reader import Cut
+from asyncloader.recordio.cutting import Cut
 
 __all__ = ["PathOrPaths", "RecordDataset", "RecordFiles", "expand_paths"]
 

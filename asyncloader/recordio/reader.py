@@ -13,17 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asyncloader.errors import CorruptRecordError, IndexFileError, ReadError
+from asyncloader.recordio.cutting import Cut, cut_in_file_order, cut_long, cut_short, whole
 from asyncloader.recordio.frames import HEAD, MAGIC, decode_from
 from asyncloader.recordio.index import RecordIndex, index_path_beside
-from asyncloader.storage import LocalFile, ReadPlan, merge_neighbours, plan_reads
+from asyncloader.storage import LocalFile, plan_reads
 
-__all__ = ["Cut", "Payload", "RecordReader"]
+__all__ = ["Payload", "RecordReader"]
 
 Payload: TypeAlias = bytes | memoryview
-
-#: A record's slot among those asked for, what holds its payload (or why it cannot be read), its begin and end there.
-Cut: TypeAlias = tuple[int, bytes | memoryview | Exception, int, int]
-_ReadApart: TypeAlias = Callable[[int], bytes | Exception]
 
 #: A record that may be longer than this is read by what its head says. The span is only a bound: an index that names
 #: one record in a thousand must not make each read a thousand times too long.
@@ -192,9 +189,9 @@ class RecordReader:
         try:
             if plan.sizes.sum() <= _SHORT * len(asked):
                 data = self._file.read_joined(plan.offsets, plan.sizes)
-                return iter(_cut_short(data, plan, sizes, asked, read_apart))
+                return iter(cut_short(data, plan, sizes, asked, read_apart))
             pieces = self._file.read_ranges(plan.offsets, plan.sizes)
-            return _cut_long(pieces, plan, sizes, asked, read_apart)
+            return cut_long(pieces, plan, sizes, asked, read_apart)
         except ReadError:
             return map(read_apart, asked.tolist())  # one bad range must not take the others' records along
 
@@ -231,31 +228,9 @@ class RecordReader:
             begun = time.perf_counter()
             payloads = self.iter_many(asked)
             on_read(time.perf_counter() - begun)
-            yield from map(_whole, itertools.count(), payloads)
+            yield from map(whole, itertools.count(), payloads)
             return
-        order = np.argsort(offsets, kind="stable")
-        columns = (order, offsets[order], sizes[order])
-        slots, starts, spans = (column.tolist() for column in columns)
-        read, unpack, clock, seconds = self._file.positional_read(), HEAD.unpack_from, time.perf_counter, 0.0
-        for first, stop, offset, size in merge_neighbours(starts, spans):
-            begun = clock()
-            try:
-                data = read(size, offset)
-            except OSError:
-                data = b""
-            seconds += clock() - begun
-            complete = len(data) == size
-            for place in range(first, stop):
-                if complete:
-                    head = starts[place] - offset
-                    magic, length = unpack(data, head)
-                    if magic == MAGIC and length <= spans[place] - HEAD.size:
-                        begin = head + HEAD.size
-                        yield slots[place], data, begin, begin + length
-                        continue
-                # The read failed, or the record is of several parts, long, or damaged.
-                yield _whole(slots[place], self._read_apart(int(asked[slots[place]])))
-        on_read(seconds)
+        yield from cut_in_file_order(self._file.positional_read(), offsets, sizes, asked, self._read_apart, on_read)
 
     def _extents(self, asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give the offsets of records, and how much to read of each."""
@@ -335,48 +310,3 @@ def _load_index(text: LocalFile, file: LocalFile) -> RecordIndex:
             path=text.path,
         )
     return index
-
-
-def _cut_short(
-    data: bytes, plan: ReadPlan, sizes: NDArray[np.int64], asked: NDArray[np.int64], read_apart: _ReadApart
-) -> list[bytes | Exception]:
-    """Cut records out of what was read, looking at the heads of all together; odd ones are read apart.
-
-    Offsets and sizes are multiples of 4, so the heads are aligned words.
-    """
-    starts = (np.cumsum(plan.sizes) - plan.sizes)[plan.ranges] + plan.starts
-    words = np.frombuffer(data, "<u4")
-    heads = starts >> 2
-    lengths = words[heads + 1].astype(np.int64)
-    # The word holds the kind as well: it is a length that fits into a span this short only where the kind is 0.
-    whole = (words[heads] == MAGIC) & (lengths <= sizes - HEAD.size)
-    begins = starts + HEAD.size
-    ends = begins + lengths
-    payloads: list[bytes | Exception]
-    payloads = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-    if not whole.all():
-        for slot in np.flatnonzero(~whole).tolist():
-            payloads[slot] = read_apart(int(asked[slot]))
-    return payloads
-
-
-def _cut_long(
-    pieces: list[bytes], plan: ReadPlan, sizes: NDArray[np.int64], asked: NDArray[np.int64], read_apart: _ReadApart
-) -> Iterator[bytes | memoryview | Exception]:
-    """Do the same, one by one, for records that are not worth copying: their payloads are views."""
-    views = [memoryview(piece) for piece in pieces]
-    limits = sizes - HEAD.size
-    for position, piece, start, limit in zip(
-        asked.tolist(), plan.ranges.tolist(), plan.starts.tolist(), limits.tolist(), strict=True
-    ):
-        view = views[piece]
-        magic, length = HEAD.unpack_from(view, start)
-        if magic == MAGIC and length <= limit:
-            begin = start + HEAD.size
-            yield view[begin : begin + length]
-        else:
-            yield read_apart(position)
-
-
-def _whole(slot: int, payload: bytes | memoryview | Exception) -> Cut:
-    return slot, payload, 0, 0 if isinstance(payload, Exception) else len(payload)
