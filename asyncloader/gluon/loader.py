@@ -52,7 +52,8 @@ class DataLoader(mxnet.gluon.data.DataLoader):  # type: ignore[misc]
     thread_pool : bool
         Whether the workers are threads. Else they are spawned processes, which import MXNet at their start.
     timeout : float
-        Seconds that a batch may take; the first one's include the start of the processes.
+        Seconds that a batch may take; the first one's include the start of the processes. One that takes longer is a
+        :class:`~asyncloader.errors.LoaderTimeoutError`.
     auto_reload : bool
         Whether the next pass is begun, and its first batches are made, as soon as the loader is made and whenever a
         pass has come to its end, instead of when it is asked for.
@@ -72,6 +73,9 @@ class DataLoader(mxnet.gluon.data.DataLoader):  # type: ignore[misc]
     -----
     An error in a sample is raised as it is, of its own type, with a note that names the sample. The loader can be used
     after it.
+
+    Batches made by workers are in the context ``mxnet.cpu()``, where MXNet's are in ``cpu_shared``, which its own hybrid
+    blocks refuse.
 
     In processes the global generators of Python, numpy and MXNet are seeded for each sample, from the state of numpy's
     at the time the loader is made. In threads they are the process's own, as in MXNet.

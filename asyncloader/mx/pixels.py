@@ -50,9 +50,9 @@ def decode_pixels(data: Buffer, *, color: bool, rgb: bool = True) -> NDArray[np.
 
     Notes
     -----
-    Where the pixels differ: JPEGs with 4:4:0 sampling (half the rows of colour, all the columns), by 2 at most, since
-    libjpeg-turbo has changed how it rounds between such rows; and 16-bit colour PNGs as grey, by 1 at most, since
-    Pillow reads their upper bytes alone.
+    Where the pixels differ: JPEGs with 4:4:0 sampling (half the rows of colour, all the columns), in every second row
+    and by 2 at most, since the libjpeg-turbo 2.0.2 in MXNet rounds the colours between two rows in another way than
+    those since 2.1; and 16-bit colour PNGs as grey, by 1 at most, since Pillow reads their upper bytes alone.
     """
     pixels = _decode(data, color)
     return pixels if rgb or not color else np.ascontiguousarray(pixels[:, :, ::-1])
