@@ -74,8 +74,8 @@ class DataLoader(mxnet.gluon.data.DataLoader):  # type: ignore[misc]
     An error in a sample is raised as it is, of its own type, with a note that names the sample. The loader can be used
     after it.
 
-    Batches made by workers are in the context ``mxnet.cpu()``, where MXNet's are in ``cpu_shared``, which its own hybrid
-    blocks refuse.
+    Batches made by workers are in the context ``mxnet.cpu()``, where MXNet's are in ``cpu_shared``, which its own
+    hybrid blocks refuse.
 
     In processes the global generators of Python, numpy and MXNet are seeded for each sample, from the state of numpy's
     at the time the loader is made. In threads they are the process's own, as in MXNet.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -301,6 +302,9 @@ def test_a_plain_script_works_with_processes(image_records: ImageRecords, tmp_pa
         "print(sum(float(batch.sum().asscalar()) for batch in DataLoader(dataset, 16, num_workers=2)))\n",
         encoding="utf-8",
     )
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=50, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=50, check=False, env=environment
+    )
     assert ended.returncode == 0, ended.stderr
     assert float(ended.stdout) == sum(image_records.labels)
