@@ -10,41 +10,31 @@ import itertools
 import multiprocessing
 import os
 import pickle
-import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
-from asyncloader.errors import LoaderClosedError, SharedMemoryError, WorkerCrashedError, WorkerError
+from asyncloader.errors import LoaderClosedError, SharedMemoryError, WorkerError
 from asyncloader.executors.base import Job, Made
 from asyncloader.executors.blocks import SharedBlock
+from asyncloader.executors.crashes import CrashRecord, ending
 from asyncloader.executors.lending import BlockLender
 from asyncloader.executors.sender import Sender
 from asyncloader.executors.spawn import WorkerProcess, start_process
+from asyncloader.executors.watch import Watch
 from asyncloader.executors.wire import Packed, unpack, unpack_error
 from asyncloader.executors.worker import WorkerOptions, worker_main
 from asyncloader.stats import StatsCounter
 
 __all__ = ["Payload", "Supervisor"]
 
-#: A sample is given up when it has ended this many workers in its batch's careful repetitions: a kill that comes from
-#: outside does not hit the same sample again and again.
-CRASHES_PER_SAMPLE = 3
-#: A batch is given up after this many workers that could not say which sample they were at. The first never can.
-CRASHES_PER_BATCH = 5
-#: Workers that end before they are ready, in a row, before the loader gives up.
-FAILED_STARTS = 3
-#: The same for workers that are killed before they came to load anything of the user's, so that nothing of it is at
-#: fault.
-KILLED_STARTS = 25
-#: The exit code of what SIGKILL ended; on Windows there is no such name.
-KILLED = -9
 #: Seconds that workers get to end by themselves at the end.
 STOP_TIMEOUT = 0.5
 
@@ -125,14 +115,14 @@ class Supervisor:
         self._numbers = itertools.count()
         self._workers: list[_Worker] = []
         self._pending: deque[Job] = deque()
-        self._crashes: dict[Job, list[Any]] = {}
-        self._failed_starts = 0
-        self._killed_starts = 0
+        self._crashes = CrashRecord()
         self._failure: Exception | None = None
         self._blocks = BlockLender(prefetch, self._forget)
         self._receiving: _Worker | None = None
         self._commands: deque[Callable[[], None]] = deque()
         self._awake, self._wake = multiprocessing.Pipe(duplex=False)
+        self._watch = Watch()
+        self._watch.add(self._awake)
         self._pid = os.getpid()
         # Reentrant, since the garbage collector may run a finalizer that stops this object while the lock is held.
         self._waking = threading.RLock()
@@ -148,6 +138,7 @@ class Supervisor:
         try:
             self._thread.start()
         except RuntimeError as error:
+            self._watch.close()
             self._wake.close()
             self._awake.close()
             raise WorkerError(f"no thread could be started ({error}): the limit on processes is reached") from error
@@ -215,10 +206,7 @@ class Supervisor:
             self._end()
 
     def _wait(self) -> None:
-        sources: list[Any] = [self._awake]
-        for worker in self._workers:
-            sources += [worker.connection, worker.process.sentinel]
-        ready = set(wait(sources))
+        ready = set(self._watch.wait())
         if self._awake in ready:
             with self._waking:
                 self._awake.recv_bytes()
@@ -226,23 +214,23 @@ class Supervisor:
         while self._commands:
             self._commands.popleft()()
         for worker in list(self._workers):
-            alive = True
-            if worker.connection in ready or worker.process.sentinel in ready:
-                alive = self._receive(worker)
-            if not alive or worker.process.sentinel in ready:
+            ended = worker.process.sentinel in ready
+            if (ended or worker.connection in ready) and not self._receive(worker, everything=ended):
                 self._bury(worker)
 
-    def _receive(self, worker: _Worker) -> bool:
-        """Take all that a worker has sent; False if it will send no more."""
+    def _receive(self, worker: _Worker, *, everything: bool) -> bool:
+        """Take a message that a worker has sent, or all it ever will; False if it will send no more."""
         self._receiving = worker
         try:
-            while worker.connection.poll():
+            while not everything or worker.connection.poll():
                 self._handle(worker, *pickle.loads(worker.connection.recv_bytes()))
+                if not everything:
+                    return True
         except (EOFError, OSError):
-            return False
+            pass
         finally:
             self._receiving = None
-        return True
+        return False
 
     def _keep_workers(self) -> None:
         while len(self._workers) < self._num_workers and self._failure is None:
@@ -278,6 +266,7 @@ class Supervisor:
             ours.close()
             raise
         self._workers.append(_Worker(number, process, ours, sender))
+        self._watch.add(ours, process.sentinel)
         payload = self._payload
         sender.send(payload.header, *([payload.block] if payload.block is not None else []), *payload.rest)
 
@@ -291,7 +280,7 @@ class Supervisor:
                 return
             job = self._pending.popleft()
             if job.abandoned or job.future.cancelled():
-                self._crashes.pop(job, None)
+                self._crashes.forget(job)
                 continue
             if job.careful and all(worker.jobs for worker in free):
                 self._pending.appendleft(job)
@@ -306,9 +295,11 @@ class Supervisor:
         return worker.ready and len(worker.jobs) < self._depth and not suspected
 
     def _give(self, worker: _Worker, job: Job) -> None:
+        fields = (job.number, job.epoch, job.positions, job.payloads, job.failed)
         try:
-            # By value where need be: positions may be of a class of the user's main module.
-            pickled = cloudpickle.dumps((job.number, job.epoch, job.positions, job.payloads, job.failed), protocol=5)
+            # By value where need be: a user's positions may be of a class of the main module. numpy's are not.
+            dump = pickle.dumps if isinstance(job.positions, np.ndarray) else cloudpickle.dumps
+            pickled = dump(fields, protocol=5)
         except Exception as error:
             failure = WorkerError(f"the positions of batch {job.number} cannot be sent to a process: {error}")
             failure.__cause__ = error
@@ -327,7 +318,7 @@ class Supervisor:
             worker.loading = True
         elif kind == "ready":
             worker.ready = True
-            self._failed_starts = self._killed_starts = 0
+            self._crashes.note_start()
         elif kind == "failed":
             self._fail(unpack_error(content[0]))
         elif kind == "at":
@@ -337,7 +328,7 @@ class Supervisor:
         else:
             assignment = worker.jobs.pop(content[0])
             self._blocks.give_back(assignment.block)
-            self._crashes.pop(assignment.job, None)
+            self._crashes.forget(assignment.job)
             if kind == "error":
                 _set(assignment.job, unpack_error(content[1]))
             elif not assignment.job.abandoned:  # abandoned there, but by mistake: nobody may be left waiting
@@ -352,7 +343,7 @@ class Supervisor:
                 rest.append(buffer)
         assignment = worker.jobs.pop(number)
         job, block = assignment.job, assignment.block
-        self._crashes.pop(job, None)
+        self._crashes.forget(job)
         self._blocks.note_need(packed.needed)
         memory: Any = None
         if block is not None:
@@ -392,15 +383,18 @@ class Supervisor:
     def _bury(self, worker: _Worker) -> None:
         """Deal with a worker that has ended: its jobs go to others, the one it was at with caution."""
         self._workers.remove(worker)
+        self._watch.remove(worker.connection, worker.process.sentinel)
         pid = worker.process.pid
         code = worker.process.finish()  # its connection may have ended before it has
         worker.sender.close()
         if not worker.ready:
-            self._count_failed_start(worker, code)
+            error = self._crashes.judge_start(worker.loading, code)
+            if error is not None and self._failure is None:
+                self._fail(error)
         elif not worker.expired:
             self._stats.notice(
                 "crash",
-                f"a worker process (pid {pid}) ended {_ending(code)} and was replaced; its batches are made again "
+                f"a worker process (pid {pid}) ended {ending(code)} and was replaced; its batches are made again "
                 "(this is said once; stats()['workers_restarted'] counts on)",
             )
         if self._failure is None:
@@ -413,49 +407,15 @@ class Supervisor:
             jobs[: self._threads] = [self._after_crash(a.job, code) for a in assignments[: self._threads]]
         self._pending.extendleft(job for job in reversed(jobs) if job is not None)
 
-    def _count_failed_start(self, worker: _Worker, code: int | None) -> None:
-        if code == KILLED and not worker.loading:
-            self._killed_starts += 1
-            count, limit, advice = self._killed_starts, KILLED_STARTS, "memory is short, or something kills them"
-        else:
-            self._failed_starts += 1
-            count, limit = self._failed_starts, FAILED_STARTS
-            advice = "loading the dataset there ends the process; try it with num_workers=0"
-        if count >= limit and self._failure is None:
-            self._fail(
-                WorkerCrashedError(
-                    f"{count} worker processes in a row ended before they were ready, the last {_ending(code)}: "
-                    f"{advice}"
-                )
-            )
-
     def _after_crash(self, job: Job, code: int | None) -> Job | None:
-        """Decide what becomes of a job that a worker was at when it ended."""
-        position = job.active.pop(0, None)
-        if position not in job.positions:  # none, or one that does not equal what was sent
-            position = None
-        crashes = self._crashes.setdefault(job, [])
-        crashes.append(position)
-        job.careful = True
-        blamed = position is not None and crashes.count(position) >= CRASHES_PER_SAMPLE
-        if not blamed and crashes.count(None) < CRASHES_PER_BATCH:
+        """Give the job to do again after a worker ended at it, or None if it is given up."""
+        error = self._crashes.judge(job, code)
+        if error is None:
             return job
-        del self._crashes[job]
-        if not blamed:
-            _set(
-                job,
-                WorkerCrashedError(f"{job.describe()} ended its worker {len(crashes)} times, the last {_ending(code)}"),
-            )
-            return None
-        error = WorkerCrashedError(
-            f"sample at position {position} ended its worker process {CRASHES_PER_SAMPLE} times, the last "
-            f"{_ending(code)}: its transform or codec crashes, or it takes too much memory (in {job.describe()})",
-            position=position,
-        )
-        if not self._skips:
+        if error.position is None or not self._skips:
             _set(job, error)
             return None
-        job.failed.update((slot, error) for slot, other in enumerate(job.positions) if other == position)
+        job.failed.update((slot, error) for slot, other in enumerate(job.positions) if other == error.position)
         return job
 
     def _end_worker_of(self, job: Job) -> None:
@@ -501,6 +461,7 @@ class Supervisor:
         self._workers.clear()
         with self._waking:
             self._ended = True
+            self._watch.close()
             self._wake.close()
             self._awake.close()
         while self._commands:  # a job that was submitted meanwhile must not wait for ever
@@ -520,19 +481,3 @@ def _set(job: Job, outcome: Made | Exception) -> None:
 
 def _send(worker: _Worker, message: tuple[Any, ...]) -> None:
     worker.sender.send(pickle.dumps(message))
-
-
-def _ending(code: int | None) -> str:
-    if code is None or code >= 0:
-        return f"with exit status {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = "unknown"
-    hint = ", perhaps by the kernel because memory was short" if name == "SIGKILL" else ""
-    return f"by signal {-code} ({name}{hint})"
-
-
-def _round_up(size: int) -> int:
-    unit = 1 << 16  # Windows maps in units of 64 KiB
-    return -(-size // unit) * unit
