@@ -13,10 +13,9 @@ import mmap
 import os
 import secrets
 import sys
-from multiprocessing.connection import Connection
-from typing import Any
 
 from asyncloader.errors import SharedMemoryError
+from asyncloader.executors.pipes import ProcessConnection
 
 __all__ = ["SharedBlock", "receive_block"]
 
@@ -54,7 +53,7 @@ class SharedBlock:
         def _allocate(self) -> None:
             self.memory = mmap.mmap(-1, self.size, tagname=self._name)
 
-        def send(self, connection: Connection[Any, Any]) -> None:
+        def send(self, connection: ProcessConnection) -> None:
             """Hand the block to a worker, which takes it with :func:`receive_block`."""
             connection.send((self.size, self._name))
 
@@ -70,7 +69,7 @@ class SharedBlock:
                 os.ftruncate(self._descriptor, self.size)
             self.memory = _map(self._descriptor, self.size, mmap.ACCESS_WRITE)
 
-        def send(self, connection: Connection[Any, Any]) -> None:
+        def send(self, connection: ProcessConnection) -> None:
             """Hand the block to a worker, which takes it with :func:`receive_block`."""
             assert self._descriptor is not None
             connection.send((self.size, None))
@@ -82,7 +81,7 @@ class SharedBlock:
                 os.close(self._descriptor)
 
 
-def receive_block(connection: Connection[Any, Any], *, private: bool = False) -> mmap.mmap:
+def receive_block(connection: ProcessConnection, *, private: bool = False) -> mmap.mmap:
     """Map the block that the other side of the connection sends.
 
     Parameters
@@ -100,18 +99,17 @@ def receive_block(connection: Connection[Any, Any], *, private: bool = False) ->
     size, name = connection.recv()
     access = mmap.ACCESS_COPY if private else mmap.ACCESS_WRITE
     try:
-        if sys.platform == "win32":
-            return mmap.mmap(-1, size, tagname=name, access=access)
-        descriptor = _receive_descriptor(connection)
-        try:
-            return _map(descriptor, size, access)
-        finally:
-            os.close(descriptor)
+        return _attach(connection, size, name, access)
     except OSError as error:
         raise SharedMemoryError(f"{size} bytes of shared memory could not be mapped ({error})") from error
 
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+
+    def _attach(connection: ProcessConnection, size: int, name: str, access: int) -> mmap.mmap:
+        return mmap.mmap(-1, size, tagname=name, access=access)
+
+else:
     import errno
     import socket
     from collections.abc import Iterator
@@ -119,8 +117,15 @@ if sys.platform != "win32":
     #: A descriptor travels beside at least one byte.
     _COMPANION = b"\0"
 
+    def _attach(connection: ProcessConnection, size: int, name: str | None, access: int) -> mmap.mmap:
+        descriptor = _receive_descriptor(connection)
+        try:
+            return _map(descriptor, size, access)
+        finally:
+            os.close(descriptor)
+
     def _open_anonymous(name: str) -> int:
-        if hasattr(os, "memfd_create"):
+        if sys.platform == "linux" and hasattr(os, "memfd_create"):
             return os.memfd_create(name, os.MFD_CLOEXEC)
         from _posixshmem import shm_open, shm_unlink  # type: ignore[import-not-found]
 
@@ -135,7 +140,7 @@ if sys.platform != "win32":
         return mmap.mmap(descriptor, size, access=access)  # keeps a duplicate of the descriptor
 
     @contextlib.contextmanager
-    def _as_socket(connection: Connection[Any, Any]) -> Iterator[socket.socket]:
+    def _as_socket(connection: ProcessConnection) -> Iterator[socket.socket]:
         """See a connection as the socket it is, on its own descriptor.
 
         multiprocessing's ``send_handle`` needs another descriptor for it, and on macOS waits for an answer on the
@@ -147,7 +152,7 @@ if sys.platform != "win32":
         finally:
             channel.detach()
 
-    def _receive_descriptor(connection: Connection[Any, Any]) -> int:
+    def _receive_descriptor(connection: ProcessConnection) -> int:
         flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         with _as_socket(connection) as channel:
             message, descriptors, _, _ = socket.recv_fds(channel, len(_COMPANION), 1, flags)

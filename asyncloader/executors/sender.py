@@ -5,11 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from multiprocessing.connection import Connection
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from asyncloader.errors import WorkerError
 from asyncloader.executors.blocks import SharedBlock
+from asyncloader.executors.pipes import ProcessConnection
 
 __all__ = ["Sender"]
 
@@ -35,7 +35,7 @@ class Sender:
         No thread can be started.
     """
 
-    def __init__(self, connection: Connection[Any, Any], on_failure: Callable[[], None]) -> None:
+    def __init__(self, connection: ProcessConnection, on_failure: Callable[[], None]) -> None:
         self._queue: queue.SimpleQueue[tuple[Part, ...] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
             target=_send_all, args=(connection, self._queue, on_failure), name="asyncloader-send", daemon=True
@@ -59,7 +59,7 @@ class Sender:
 
 
 def _send_all(
-    connection: Connection[Any, Any],
+    connection: ProcessConnection,
     waiting: queue.SimpleQueue[tuple[Part, ...] | None],
     on_failure: Callable[[], None],
 ) -> None:

@@ -12,6 +12,7 @@ import multiprocessing.process
 import multiprocessing.spawn
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -115,15 +116,15 @@ def start_process(target: Callable[..., None], arguments: tuple[Any, ...], name:
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """Let a child be born with SIGINT blocked: it would print a traceback before it can say that it ignores it."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32":
         yield
-        return
-    resource_tracker.ensure_running()  # it leaves the signal unblocked where it has to start
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    else:
+        resource_tracker.ensure_running()  # it leaves the signal unblocked where it has to start
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 if hasattr(os, "register_at_fork"):

@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
@@ -26,6 +25,7 @@ from asyncloader.executors.base import Job, Made
 from asyncloader.executors.blocks import SharedBlock
 from asyncloader.executors.crashes import CrashRecord, ending
 from asyncloader.executors.lending import BlockLender
+from asyncloader.executors.pipes import ProcessConnection
 from asyncloader.executors.sender import Sender
 from asyncloader.executors.spawn import WorkerProcess, start_process
 from asyncloader.executors.watch import Watch
@@ -70,7 +70,7 @@ class _Assignment:
 class _Worker:
     number: int
     process: WorkerProcess
-    connection: Connection[Any, Any]
+    connection: ProcessConnection
     sender: Sender
     loading: bool = False
     ready: bool = False

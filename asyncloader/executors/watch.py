@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from multiprocessing.connection import Connection, wait
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from asyncloader.executors.pipes import ProcessConnection
 
 __all__ = ["Source", "Watch"]
 
 #: A connection that may have something to read, or the sentinel of a process that may end.
-Source: TypeAlias = "Connection[Any, Any] | int"
+Source: TypeAlias = "ProcessConnection | int"
 
 if sys.platform == "win32":
+    from multiprocessing.connection import wait
 
     class Watch:
         """The sources waited for."""

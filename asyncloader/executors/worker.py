@@ -17,11 +17,11 @@ import signal
 import sys
 import threading
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asyncloader.executors.base import Job
+    from asyncloader.executors.pipes import ProcessConnection
 
 __all__ = ["NUM_THREADS_VARIABLE", "WorkerOptions", "worker_main"]
 
@@ -55,10 +55,10 @@ class WorkerOptions:
     threads: int
 
 
-def worker_main(connection: Connection[Any, Any], options: WorkerOptions) -> None:
+def worker_main(connection: ProcessConnection, options: WorkerOptions) -> None:
     """Serve the parent until it says stop, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
+    if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _end_with_parent()
     limit = os.environ.get(NUM_THREADS_VARIABLE, "1")
@@ -76,19 +76,18 @@ def _end_with_parent() -> None:
     The end of the connection tells as well, but not to a worker whose code keeps the GIL, nor while a process that the
     parent forked holds the connection's other end.
     """
-    if sys.platform != "linux":
-        return
-    import ctypes
+    if sys.platform == "linux":
+        import ctypes
 
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    if parent is not None and os.getppid() != parent.pid:
-        os._exit(1)
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+        parent = multiprocessing.parent_process()
+        if parent is not None and os.getppid() != parent.pid:
+            os._exit(1)
 
 
 class _Worker:
-    def __init__(self, connection: Connection[Any, Any], options: WorkerOptions, thread_limit: str) -> None:
+    def __init__(self, connection: ProcessConnection, options: WorkerOptions, thread_limit: str) -> None:
         self._connection = connection
         self._options = options
         self._thread_limit = thread_limit

@@ -63,19 +63,19 @@ class Descriptor:
         if self.number >= 0:
             os.close(self.number)
 
-    if hasattr(os, "pread"):
-
-        def read(self, size: int, offset: int) -> bytes:
-            """Read at most ``size`` bytes; fewer at the end of the file, or when a signal comes in between."""
-            return os.pread(self.number, size, offset)
-
-    elif sys.platform == "win32":
+    if sys.platform == "win32":
 
         def read(self, size: int, offset: int) -> bytes:
             """Read at most ``size`` bytes; fewer at the end of the file."""
             from asyncloader.storage.windows import read_at
 
             return read_at(self.number, size, offset)
+
+    elif hasattr(os, "pread"):
+
+        def read(self, size: int, offset: int) -> bytes:
+            """Read at most ``size`` bytes; fewer at the end of the file, or when a signal comes in between."""
+            return os.pread(self.number, size, offset)
 
     else:
         _position = threading.Lock()

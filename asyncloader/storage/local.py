@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
@@ -204,7 +205,7 @@ class LocalFile:
         LoaderClosedError
             The file is closed.
         """
-        if hasattr(os, "posix_fadvise"):
+        if sys.platform != "win32" and sys.platform != "darwin" and hasattr(os, "posix_fadvise"):
             number = self._opened().number
             try:
                 for offset, size in ranges:
