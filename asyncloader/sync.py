@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from asyncloader.errors import LoaderClosedError
 from asyncloader.loader import AsyncDataLoader
 from asyncloader.pipeline import BatchStream
 from asyncloader.stats import LoaderStats
@@ -101,11 +103,19 @@ class _LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for what it gives."""
         with self._lock:
+            if self._loop is not None and self._pid != os.getpid():
+                coroutine.close()
+                raise LoaderClosedError(
+                    f"this loader is at work in process {self._pid}, which has forked this one: "
+                    "make a new loader here, or fork before the loader is used"
+                )
             if self._loop is None:
+                self._pid = os.getpid()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=_run_loop, args=(self._loop,), name="asyncloader-loop", daemon=True

@@ -159,18 +159,18 @@ class Supervisor:
 
     def end_worker_of(self, job: Job) -> None:
         """Kill the worker that is at a job; its other jobs are done by another."""
-        self._command(lambda: self._end_worker_of(job))
+        told = self._command(lambda: self._end_worker_of(job))
         sending = self._receiving
-        if sending is not None and any(assignment.job is job for assignment in list(sending.jobs.values())):
+        if told and sending is not None and any(assignment.job is job for assignment in list(sending.jobs.values())):
             # In the middle of a message it is stuck, and the thread that waits for the rest of it.
             sending.expired = True
             sending.process.kill()
 
     def stop(self) -> None:
         """Have everything end; does not wait."""
-        self._command(self._begin_stop)
+        told = self._command(self._begin_stop)
         sending = self._receiving
-        if sending is not None:
+        if told and sending is not None:
             sending.process.kill()
 
     def join(self, timeout: float) -> None:
