@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from typing import Any
 
 from asyncloader.errors import WorkerCrashedError
@@ -17,7 +18,10 @@ CRASHES_PER_SAMPLE = 3
 CRASHES_PER_BATCH = 5
 #: Workers that end before they are ready, in a row, before the loader gives up.
 FAILED_STARTS = 3
-#: The same for workers that are killed before they came to load anything of the user's, so that nothing of it is at
+#: The same for workers that SIGKILL ended while they loaded the user's dataset, which may be for lack of memory, or by
+#: somebody's hand.
+KILLED_LOADS = 10
+#: The same for workers that were killed before they came to load anything of the user's, so that nothing of it is at
 #: fault.
 KILLED_STARTS = 25
 #: The exit code of what SIGKILL ended; on Windows there is no such name.
@@ -29,8 +33,7 @@ class CrashRecord:
 
     def __init__(self) -> None:
         self._positions: dict[Job, list[Any]] = {}
-        self._failed_starts = 0
-        self._killed_starts = 0
+        self._bad_starts: Counter[str] = Counter()
 
     def forget(self, job: Job) -> None:
         """Note that a job is done."""
@@ -38,7 +41,7 @@ class CrashRecord:
 
     def note_start(self) -> None:
         """Note that a worker came to be ready."""
-        self._failed_starts = self._killed_starts = 0
+        self._bad_starts.clear()
 
     def judge_start(self, loading: bool, code: int | None) -> WorkerCrashedError | None:
         """Give the error to fail with after a worker ended before it was ready, or None to try another.
@@ -50,17 +53,18 @@ class CrashRecord:
         code : int or None
             Its exit code.
         """
-        if code == KILLED and not loading:
-            self._killed_starts += 1
-            count, limit, advice = self._killed_starts, KILLED_STARTS, "memory is short, or something kills them"
+        if code != KILLED:
+            reason, limit = "loading the dataset there ends the process; try it with num_workers=0", FAILED_STARTS
+        elif loading:
+            reason, limit = "loading the dataset there takes too much memory, or something kills them", KILLED_LOADS
         else:
-            self._failed_starts += 1
-            count, limit = self._failed_starts, FAILED_STARTS
-            advice = "loading the dataset there ends the process; try it with num_workers=0"
+            reason, limit = "memory is short, or something kills them", KILLED_STARTS
+        self._bad_starts[reason] += 1
+        count = self._bad_starts[reason]
         if count < limit:
             return None
         return WorkerCrashedError(
-            f"{count} worker processes in a row ended before they were ready, the last {ending(code)}: {advice}"
+            f"{count} worker processes in a row ended before they were ready, the last {ending(code)}: {reason}"
         )
 
     def judge(self, job: Job, code: int | None) -> WorkerCrashedError | None:
