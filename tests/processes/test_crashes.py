@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -254,6 +255,20 @@ def test_workers_killed_while_they_start_are_started_again(tmp_path: Path) -> No
 
 
 @pytest.mark.posix
+def test_workers_killed_while_they_load_the_dataset_are_started_again(tmp_path: Path) -> None:
+    class Kills(Numbers):
+        def __setstate__(self, state: Any) -> None:
+            (tmp_path / str(os.getpid())).touch()
+            if len(list(tmp_path.iterdir())) <= 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.__dict__ = state
+
+    with al.DataLoader(Kills(20), 2, workers="processes", num_workers=2) as loader:
+        assert numbers(list(loader)) == list(range(20))
+        assert loader.stats()["workers_restarted"] == 6
+
+
+@pytest.mark.posix
 def test_the_exit_status_may_be_taken_by_others() -> None:
     """A program that waits for any child, or looks after its own, leaves us without exit statuses."""
     stop = threading.Event()
@@ -261,10 +276,8 @@ def test_the_exit_status_may_be_taken_by_others() -> None:
     def reap() -> None:
         while not stop.is_set():
             for worker in worker_processes():
-                try:
+                with contextlib.suppress(ChildProcessError):
                     os.waitpid(worker.pid, os.WNOHANG)
-                except ChildProcessError:
-                    pass
 
     reaper = threading.Thread(target=reap)
     reaper.start()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import asyncloader as al
-from asyncloader.errors import LoaderTimeoutError, LoaderWarning
+from asyncloader.errors import LoaderClosedError, LoaderTimeoutError, LoaderWarning
 from tests.processes.helpers import Acting, Numbers, gone, hold_the_gil, numbers, wait_until, worker_processes
 
 #: Longer than workers take to start when the machine is busy.
@@ -132,11 +132,19 @@ def test_closing_ends_workers_that_are_stopped() -> None:
     for worker in stopped:
         worker.suspend()
     batches = iter(loader)
-    consumer = threading.Thread(target=lambda: pytest.raises(al.AsyncLoaderError, next, batches))
+
+    def consume() -> None:
+        with pytest.raises(LoaderClosedError):
+            next(batches)
+        ended.append(True)
+
+    ended: list[bool] = []
+    consumer = threading.Thread(target=consume)
     consumer.start()
     time.sleep(0.2)  # until the messages to the stopped workers, of which pipes hold but a part, are on their way
     loader.close()
     consumer.join()
+    assert ended
     assert not worker_processes()
 
 

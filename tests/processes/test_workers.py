@@ -152,12 +152,12 @@ def test_positions_that_cannot_be_sent_fail_their_batch_alone(where: str) -> Non
                 raise TypeError("not me")
             return int, ("not me",)
 
-    class Any_:
+    class Echo:
         def __getitem__(self, position: Any) -> Any:
             return np.zeros(3), position
 
     sampler = [[1], [Fails()], [2]]
-    with al.DataLoader(Any_(), batch_sampler=sampler, workers="processes", num_workers=1) as loader:
+    with al.DataLoader(Echo(), batch_sampler=sampler, workers="processes", num_workers=1) as loader:
         batches = iter(loader)
         assert next(batches)[1].tolist() == [1]
         with pytest.raises((AsyncLoaderError, ValueError), match="not me"):
@@ -231,7 +231,7 @@ def test_a_wrong_number_of_library_threads_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ASYNCLOADER_WORKER_NUM_THREADS", "many")
     with (
         al.DataLoader(Numbers(1), workers="processes", num_workers=1) as loader,
-        pytest.raises(WorkerError, match="ASYNCLOADER_WORKER_NUM_THREADS must be .* not 'many'"),
+        pytest.raises(WorkerError, match=r"ASYNCLOADER_WORKER_NUM_THREADS must be .* not 'many'"),
     ):
         next(iter(loader))
 
@@ -333,6 +333,6 @@ def test_processes_inside_a_worker_are_refused_with_the_reason() -> None:
 
     with (
         al.DataLoader(Nested(1), workers="processes", num_workers=1) as loader,
-        pytest.raises(AsyncLoaderError, match="daemon.*use workers='threads'"),
+        pytest.raises(AsyncLoaderError, match=r"daemon.*use workers='threads'"),
     ):
         list(loader)
