@@ -77,7 +77,7 @@ def test_killing_all_workers_at_once_changes_nothing(threads: int) -> None:
             if len(batches) in (1, 10, 50):
                 for worker in worker_processes():
                     _kill(worker)
-        assert loader.stats()["workers_restarted"] >= 5
+        assert loader.stats()["workers_restarted"] >= 3
     assert numbers(batches) == list(range(600))
 
 
