@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +98,17 @@ def test_a_worker_stopped_from_outside_is_replaced_after_the_timeout() -> None:
 def test_a_worker_stopped_in_the_middle_of_a_message_holds_up_nobody(on_error: Any, tmp_path: Path) -> None:
     marker = tmp_path / "stopped once"
 
+    def send_a_part_and_stop(connection: Any, data: Any) -> None:
+        os.write(connection.fileno(), data[:50_000])
+        if len(data) > 50_000:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
     class Long(Numbers):
         def __getitem__(self, position: int) -> Any:
-            # Stops this process once the message, of which a pipe holds but a part, is on its way.
             if position == 1 and not marker.exists():
                 marker.touch()
-                threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGSTOP)).start()
-                return b"x" * 600_000_000
+                Connection._send = send_a_part_and_stop  # type: ignore[attr-defined]
+                return b"x" * 1_000_000
             return b"short"
 
     with al.DataLoader(
