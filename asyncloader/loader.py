@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from asyncloader.collate import stack
 from asyncloader.errors import LoaderClosedError
@@ -18,6 +18,9 @@ from asyncloader.output import Output, converter
 from asyncloader.pipeline import BatchStream, Limits
 from asyncloader.samplers import Schedule, detect_shard
 from asyncloader.stats import LoaderStats, StatsCounter
+
+if TYPE_CHECKING:
+    from jax.sharding import Sharding
 
 __all__ = ["AsyncDataLoader"]
 
@@ -74,7 +77,9 @@ class AsyncDataLoader:
     pin_memory : bool
         With ``output="torch"`` and a CUDA device: tensors in page-locked memory.
     output : {"numpy", "torch", "jax", "mxnet"}
-        Whose arrays the batches hold.
+        Whose arrays the batches hold. JAX's are put on the device one batch ahead of the consumer.
+    sharding : jax.sharding.Sharding, optional
+        With ``output="jax"``: how each array is spread over devices.
 
     Notes
     -----
@@ -110,6 +115,7 @@ class AsyncDataLoader:
         in_order: bool = True,
         pin_memory: bool = False,
         output: Output = "numpy",
+        sharding: Sharding | None = None,
     ) -> None:
         if num_workers is None:
             num_workers = min(available_cpus(), MAX_DEFAULT_WORKERS)
@@ -137,7 +143,7 @@ class AsyncDataLoader:
         )
         if collate_fn is None and batch_size is not None:
             collate_fn = stack
-        self._convert = converter(output, pin_memory=pin_memory)
+        self._convert = converter(output, pin_memory=pin_memory, sharding=sharding)
         self._stats = StatsCounter()
         self._executor: Executor = make_executor(
             workers,

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from asyncloader.errors import AsyncLoaderError
 
-__all__ = ["Output", "converter", "map_arrays"]
+if TYPE_CHECKING:
+    from jax.sharding import Sharding
+
+__all__ = ["Converter", "Output", "converter", "map_arrays"]
 
 Output: TypeAlias = Literal["numpy", "torch", "jax", "mxnet"]
 
 
-def converter(output: Output, *, pin_memory: bool = False) -> Callable[[Any], Any]:
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """Makes of a batch of numpy arrays what the consumer wants.
+
+    Attributes
+    ----------
+    convert : callable
+        From batch to batch.
+    ahead : bool
+        Whether it begins a transfer, so that the consumer's next batch is to be converted while it has the one before.
+    """
+
+    convert: Callable[[Any], Any]
+    ahead: bool = False
+
+    def __call__(self, batch: Any) -> Any:
+        """Convert a batch."""
+        return self.convert(batch)
+
+
+def converter(output: Output, *, pin_memory: bool = False, sharding: Sharding | None = None) -> Converter:
     """Give the function that converts a batch of numpy arrays.
 
     Parameters
@@ -23,6 +47,8 @@ def converter(output: Output, *, pin_memory: bool = False) -> Callable[[Any], An
         Whose arrays the consumer wants.
     pin_memory : bool
         Copy torch's tensors to page-locked memory, where a CUDA device is there.
+    sharding : jax.sharding.Sharding, optional
+        How JAX's arrays are spread over devices.
 
     Raises
     ------
@@ -31,17 +57,19 @@ def converter(output: Output, *, pin_memory: bool = False) -> Callable[[Any], An
     """
     if pin_memory and output != "torch":
         raise ValueError(f"pin_memory is for output='torch', not {output!r}")
+    if sharding is not None and output != "jax":
+        raise ValueError(f"sharding is for output='jax', not {output!r}")
     if output == "numpy":
-        return lambda batch: batch
+        return Converter(lambda batch: batch)
     if output not in _MAKERS:
         raise ValueError(f"output must be 'numpy', 'torch', 'jax' or 'mxnet', not {output!r}")
     try:
-        convert = _MAKERS[output](pin_memory)
+        convert = _MAKERS[output](pin_memory, sharding)
     except ImportError as error:
         raise AsyncLoaderError(
             f"output={output!r} needs {output}, which is not installed: pip install 'asyncloader[{output}]'"
         ) from error
-    return lambda batch: map_arrays(batch, convert)
+    return Converter(lambda batch: map_arrays(batch, convert), ahead=output == "jax")
 
 
 def map_arrays(batch: Any, convert: Callable[[Any], Any]) -> Any:
@@ -58,7 +86,7 @@ def map_arrays(batch: Any, convert: Callable[[Any], Any]) -> Any:
     return batch
 
 
-def _torch(pin_memory: bool) -> Callable[[Any], Any]:
+def _torch(pin_memory: bool, sharding: Sharding | None) -> Callable[[Any], Any]:
     import torch
 
     if pin_memory and torch.cuda.is_available():
@@ -66,13 +94,13 @@ def _torch(pin_memory: bool) -> Callable[[Any], Any]:
     return torch.from_numpy  # type: ignore[no-any-return]
 
 
-def _jax(pin_memory: bool) -> Callable[[Any], Any]:
-    import jax
+def _jax(pin_memory: bool, sharding: Sharding | None) -> Callable[[Any], Any]:
+    from asyncloader.jax import placer
 
-    return jax.device_put  # type: ignore[no-any-return]
+    return placer(sharding)
 
 
-def _mxnet(pin_memory: bool) -> Callable[[Any], Any]:
+def _mxnet(pin_memory: bool, sharding: Sharding | None) -> Callable[[Any], Any]:
     import mxnet
 
     return lambda array: mxnet.nd.array(array, dtype=array.dtype)

@@ -22,6 +22,7 @@ from asyncloader.datasets.base import FetchesPayloads
 from asyncloader.errors import LoaderClosedError, LoaderTimeoutError, LoaderWarning
 from asyncloader.executors.base import Executor, Job, Made
 from asyncloader.offload import in_thread
+from asyncloader.output import Converter
 from asyncloader.samplers import Pass, PlannedBatch
 from asyncloader.stats import StatsCounter
 
@@ -68,7 +69,7 @@ class BatchStream:
         What may be under way.
     stats : StatsCounter
         Told what happens.
-    convert : callable
+    convert : Converter
         Makes of a batch of numpy arrays what the consumer wants.
     """
 
@@ -79,7 +80,7 @@ class BatchStream:
         dataset: Any,
         limits: Limits,
         stats: StatsCounter,
-        convert: Callable[[Any], Any],
+        convert: Converter,
     ) -> None:
         self._plan = plan
         self._planned: PlannedBatch | None = None
@@ -89,6 +90,7 @@ class BatchStream:
         self._limits = limits
         self._stats = stats
         self._convert = convert
+        self._ahead: tuple[Made, Any] | None = None
         self._jobs: deque[Job] = deque()
         self._reads: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,7 +127,9 @@ class BatchStream:
             for notice in self._stats.take_notices():
                 warnings.warn(notice, LoaderWarning, stacklevel=2)
             if made.samples:
-                return self._convert(made.batch)
+                batch = self._converted(made)
+                self.convert_ahead()
+                return batch
 
     async def _next_made(self) -> Made:
         start = time.perf_counter()
@@ -146,6 +150,24 @@ class BatchStream:
         if not self._executor.blocking:
             self._submit_ahead()
         return made
+
+    def _converted(self, made: Made) -> Any:
+        if self._ahead is None or self._ahead[0] is not made:
+            return self._convert(made.batch)
+        batch, self._ahead = self._ahead[1], None
+        return batch
+
+    def convert_ahead(self) -> None:
+        """Convert the batch that the consumer gets next, if it is there and was not; in the thread of the loop."""
+        if not self._convert.ahead or self._ahead is not None or self._closed or not self._jobs:
+            return
+        job = self._ready()
+        if job is None or job.future.exception() is not None:
+            return
+        made = job.future.result()
+        if made.samples:
+            with contextlib.suppress(Exception):  # the consumer gets the error when it gets to the batch
+                self._ahead = (made, self._convert(made.batch))
 
     def _ready(self) -> Job | None:
         """The job whose batch the consumer gets next, if it is done."""
@@ -235,11 +257,15 @@ class BatchStream:
         return job
 
     def wake(self) -> None:
-        """Have the consumer look again, if it waits; from any thread."""
+        """Have the consumer look again, if it waits, and the next batch converted; from any thread."""
         waiter, loop = self._waiter, self._loop
-        if waiter is not None and loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
+        if loop is None:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
+            if waiter is not None:
                 loop.call_soon_threadsafe(_set_unless_done, waiter)
+            if self._convert.ahead and not self._closed:
+                loop.call_soon_threadsafe(_convert_ahead, weakref.ref(self))
 
     def _end(self) -> NoReturn:
         self.close()
@@ -253,6 +279,7 @@ class BatchStream:
     def close(self) -> None:
         """Stop the work under way; in the thread of the event loop, or when the stream is dropped."""
         self._closed = self._ended = True
+        self._ahead = None
         self.wake()
         if self._jobs:
             self._executor.abandon(list(self._jobs))
@@ -288,6 +315,12 @@ def _job_ended(reference: weakref.ref[BatchStream]) -> None:
     stream = reference()
     if stream is not None:
         stream.wake()
+
+
+def _convert_ahead(reference: weakref.ref[BatchStream]) -> None:
+    stream = reference()
+    if stream is not None:
+        stream.convert_ahead()
 
 
 def _set_unless_done(waiter: asyncio.Future[None]) -> None:
