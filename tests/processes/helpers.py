@@ -91,8 +91,12 @@ def wait_until(condition: Callable[[], Any], seconds: float = 20) -> bool:
 
 
 def gone(pids: list[int], seconds: float = 2.0) -> bool:
-    """Whether processes end within the time."""
-    return wait_until(lambda: not any(map(_lives, pids)), seconds)
+    """Whether processes end within the time; those that do not are killed, to be a burden on no other test."""
+    if wait_until(lambda: not any(map(_lives, pids)), seconds):
+        return True
+    for pid in filter(_lives, pids):
+        psutil.Process(pid).kill()
+    return False
 
 
 def _lives(pid: int) -> bool:
