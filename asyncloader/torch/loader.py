@@ -71,8 +71,9 @@ class DataLoader(torch.utils.data.DataLoader):
 
     Batches of a map-style dataset equal PyTorch's as long as samples do not draw from the global generators (of
     Python, numpy or PyTorch). If they do, they get other numbers than in PyTorch, whose depend on the worker that
-    made the sample: in a process each sample's generators are seeded from the base seed, the pass and the index, so
-    that results do not depend on the number of workers. Iterable-style datasets are seeded worker by worker as in
+    made the sample: in a process each sample's generators are seeded from the base seed, the pass and the index (each
+    batch's, from its number and indexes, where the dataset has ``__getitems__`` or ``batch_size`` is None), so that
+    results do not depend on the number of workers. Iterable-style datasets are seeded worker by worker as in
     PyTorch, and give the same.
 
     An error in a sample is raised as it is, of its own type, with a note that names the sample; the next batch can be

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -80,13 +81,14 @@ class Items:
 
 @dataclass(frozen=True)
 class BatchIndex:
-    """What a batch sampler gave, whole; equal by its batch's number, since it may be an array."""
+    """What a sampler gave for a whole batch; equal by the batch's number, since it may be an array."""
 
     number: int
     index: Any = field(compare=False)
 
     def __repr__(self) -> str:
-        return repr(self.index)
+        # Goes into messages and into seeds: short, and of no two batches of a pass the same.
+        return f"batch {self.number}: {reprlib.repr(self.index)}"
 
 
 class WholeBatches(Dataset):

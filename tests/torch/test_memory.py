@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -93,6 +94,16 @@ def test_pictures_are_decoded_where_their_batch_lies(image_records: ImageRecords
     assert pictures.shape == (10, 40, 48, 3)
     assert torch.equal(pictures[4], torch.from_numpy(image_records.pixels(64)))
     assert labels.tolist() == image_records.labels[60:]
+
+
+async def test_the_output_of_our_own_loader_shares_memory_with_its_arrays() -> None:
+    arrays = al.ArrayDataset(np.arange(40 * 900, dtype=np.float32).reshape(40, 900), np.arange(40))
+    async with al.AsyncDataLoader(arrays, 2, workers="processes", num_workers=1, output="torch") as loader:
+        async for batch in loader:
+            rows, labels = batch
+    assert is_shared(rows)
+    assert is_shared(labels)
+    assert rows[1, :2].tolist() == [39 * 900, 39 * 900 + 1]
 
 
 def test_batches_from_threads_stay_as_they_are_while_memory_is_used_again() -> None:

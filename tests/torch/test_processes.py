@@ -6,9 +6,12 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ torch = pytest.importorskip("torch")
 
 import torch.utils.data as data  # noqa: E402
 
+import asyncloader  # noqa: E402
 from asyncloader.errors import LoaderTimeoutError, LoaderWarning, WorkerError  # noqa: E402
 from asyncloader.torch import DataLoader  # noqa: E402
 from tests.conftest import LeakCheck  # noqa: E402
@@ -74,6 +78,67 @@ def test_what_samples_draw_does_not_depend_on_the_number_of_workers() -> None:
     assert_same(draws[0], draws[1])
     drawn = torch.cat(draws[0], dim=1)
     assert len(torch.unique(drawn)) == drawn.numel()  # no two samples, passes or generators alike
+
+
+class DrawingBatches(Drawing):
+    def __getitems__(self, indexes: list[int]) -> list[tuple[float, ...]]:
+        return [self[index] for index in indexes]
+
+
+@pytest.mark.parametrize(("dataset", "batch_size"), [(DrawingBatches(24), 4), (Drawing(24), None)])
+def test_no_two_batches_made_whole_draw_the_same(dataset: Any, batch_size: int | None) -> None:
+    loader = DataLoader(dataset, batch_size, num_workers=1, collate_fn=torch.tensor)
+    drawn = torch.cat([batch.flatten() for batch in loader])
+    assert len(torch.unique(drawn)) == 24 * 4
+
+
+class Box(NamedTuple):
+    number: int
+
+
+def _collate_boxes(boxes: list[Box], *, collate_fn_map: Any = None) -> str:
+    return "+".join(str(box.number) for box in boxes)
+
+
+def test_what_was_registered_for_the_default_collation_holds_in_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(data._utils.collate.default_collate_fn_map, Box, _collate_boxes)
+    boxes = [{"box": Box(number)} for number in range(4)]
+    for collate_fn in (None, lambda batch: data.default_collate(batch)):
+        loader = DataLoader(boxes, 2, num_workers=1, collate_fn=collate_fn)
+        assert list(loader) == [{"box": "0+1"}, {"box": "2+3"}]
+
+
+SCRIPT = """
+import torch
+from asyncloader.torch import DataLoader, Dataset
+
+print("once")
+
+class Doubles(Dataset):
+    scale = torch.tensor(2)
+    def __len__(self):
+        return 6
+    def __getitem__(self, index):
+        return self.scale * index
+
+loader = DataLoader(Doubles(), 3, num_workers=1, collate_fn=lambda batch: torch.stack(batch) + 1)
+print([batch.tolist() for batch in loader])
+"""
+
+
+def test_a_script_needs_no_main_guard_and_nothing_that_can_be_imported(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    folder = str(Path(asyncloader.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, "PYTHONPATH": folder},
+    )
+    assert done.stdout == "once\n[[1, 3, 5], [7, 9, 11]]\n"
+    assert done.stderr == ""
 
 
 class Changing(Numbers):
