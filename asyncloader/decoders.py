@@ -121,9 +121,14 @@ class ImageDecoder:
                 return _pixels(image, self.color)
         except DecodeError:
             raise
+        except Image.DecompressionBombError as error:
+            raise DecodeError(
+                f"the picture claims more pixels than Pillow allows ({error}); "
+                "if it is genuine, raise max_pixels, and PIL.Image.MAX_IMAGE_PIXELS with it"
+            ) from error
         except UnidentifiedImageError as error:
             raise DecodeError(f"the bytes are not a picture (they begin with {bytes(data[:8])!r})") from error
-        except (OSError, SyntaxError, ValueError, EOFError, IndexError, Image.DecompressionBombError) as error:
+        except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:
             raise DecodeError(f"the picture is damaged ({error})") from error
 
     def _check_size(self, height: int, width: int) -> None:
