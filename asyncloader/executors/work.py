@@ -157,7 +157,8 @@ class BatchMaker:
             return dataset.load_many(positions, context)
         with context.time_decoding():
             read_many = getattr(dataset, "read_many", None) or getattr(dataset, "__getitems__", None)
-            if read_many is None or self.seed_globals or context.watched:
+            alone = context.watched and hasattr(dataset, "__getitem__")
+            if read_many is None or alone:
                 return [self._one(position, context) for position in positions]
             context.before_sample(positions[0])
             try:
