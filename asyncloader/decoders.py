@@ -74,16 +74,17 @@ class ImageDecoder:
             raise ValueError(f"color must be 'rgb', 'gray' or 'unchanged', not {color!r}")
         self.color: Color = color
         self.max_pixels = max_pixels
-        self._jpeg_space = {"rgb": "RGB", "gray": "GRAY", "unchanged": None}[color]
+        #: The colour space that the JPEG codec is asked for; None where it is the file's.
+        self.jpeg_space = {"rgb": "RGB", "gray": "GRAY", "unchanged": None}[color]
 
     def __call__(self, data: Buffer, memory: BatchMemory | None = None, slot: int = 0) -> NDArray[Any]:
         """Decode ``data``; the result is ``memory``'s row for ``slot`` where the picture has the rows' shape."""
-        if memory is not None and memory.rows and self._jpeg_space is not None:
+        if memory is not None and memory.rows and self.jpeg_space is not None:
             # A buffer of the row's size bounds what is decoded, so there is no need to look at the header first; and
             # the codec refuses what is not a JPEG, so none to look at the first bytes.
             row = memory.rows[slot]
             try:
-                if simplejpeg.decode_jpeg(data, self._jpeg_space, buffer=row).shape == row.shape:
+                if simplejpeg.decode_jpeg(data, self.jpeg_space, buffer=row).shape == row.shape:
                     return row
             except ValueError:
                 pass  # larger than the row, or no JPEG, or damaged: the way below tells which
@@ -101,7 +102,7 @@ class ImageDecoder:
         self._check_size(height, width)
         if space not in ("YCbCr", "RGB", "Gray"):
             return _into_row(self._decode_other(data), memory, slot)  # CMYK and YCCK: libjpeg has no RGB for them
-        target = self._jpeg_space or ("GRAY" if space == "Gray" else "RGB")
+        target = self.jpeg_space or ("GRAY" if space == "Gray" else "RGB")
         shape = (height, width, 1 if target == "GRAY" else 3)
         row = memory.allocate_rows(shape, np.uint8, slot) if memory is not None else None
         try:

@@ -14,6 +14,7 @@ from asyncloader.datasets.base import Dataset, Failure, LoadContext, Location, T
 from asyncloader.errors import MissingFileError
 from asyncloader.recordio import RecordReader
 from asyncloader.recordio.cutting import Cut
+from asyncloader.recordio.reader import Scattered
 
 __all__ = ["PathOrPaths", "RecordDataset", "RecordFiles", "expand_paths"]
 
@@ -78,6 +79,10 @@ class RecordFiles:
             for slot, payload in zip(slots, reader.iter_many(local), strict=True):
                 payloads[slot] = payload
         return iter(payloads)
+
+    def scattered(self, positions: Sequence[int]) -> Scattered | None:
+        """Say how to read records one by one; see :meth:`RecordReader.scattered`. None for several files."""
+        return self.readers[0].scattered(as_indexes(positions)) if len(self.readers) == 1 else None
 
     def stream(self, positions: Sequence[int], on_read: Callable[[float], object]) -> Iterator[Cut]:
         """Read in file order, each record when its turn has come, file after file; see :meth:`RecordReader.stream`."""

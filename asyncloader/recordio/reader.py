@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Literal, Self, TypeAlias, overload
+from typing import Literal, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,9 @@ from asyncloader.errors import CorruptRecordError, IndexFileError, ReadError
 from asyncloader.recordio.cutting import Cut, cut_in_file_order, cut_long, cut_short, whole
 from asyncloader.recordio.frames import HEAD, MAGIC, decode_from
 from asyncloader.recordio.index import RecordIndex, index_path_beside
-from asyncloader.storage import LocalFile, plan_reads
+from asyncloader.storage import MAX_GAP, LocalFile, plan_reads
 
-__all__ = ["Payload", "RecordReader"]
+__all__ = ["Payload", "RecordReader", "Scattered"]
 
 Payload: TypeAlias = bytes | memoryview
 
@@ -33,6 +33,29 @@ _ADVICE = (
 
 #: Payloads up to this size, on average, are copied out: that takes less than a view does, and lets the batch go.
 _SHORT = 1024
+
+
+#: Neighbours in the file that are fewer than one in this many are not worth the planning that reads them together.
+_FEW = 4
+
+
+class Scattered(NamedTuple):
+    """Records that lie apart, in file order.
+
+    Attributes
+    ----------
+    read : callable
+        ``read(size, offset)`` as the system has it: it may come out short, or raise an OSError.
+    slots : list of int
+        The records' places among those asked for.
+    offsets, sizes : list of int
+        Where each begins in the file, and how many bytes hold it if it is whole and not longer than the index allows.
+    """
+
+    read: Callable[[int, int], bytes]
+    slots: list[int]
+    offsets: list[int]
+    sizes: list[int]
 
 
 class RecordReader:
@@ -231,6 +254,27 @@ class RecordReader:
             yield from map(whole, itertools.count(), payloads)
             return
         yield from cut_in_file_order(self._file.positional_read(), offsets, sizes, asked, self._read_apart, on_read)
+
+    def scattered(self, positions: ArrayLike) -> Scattered | None:
+        """Give what it takes to read records one by one, in file order; None where many can be read together.
+
+        For a caller that wants no code of this class's between a read and what it does with it.
+
+        Raises
+        ------
+        IndexError
+            There is no such position.
+        """
+        asked = np.asarray(positions, np.int64)
+        offsets, sizes = self._extents(asked)
+        if sizes.sum() <= _SHORT * len(asked):
+            return None
+        order = np.argsort(offsets, kind="stable")
+        offsets, sizes = offsets[order], sizes[order]
+        neighbours = np.count_nonzero(offsets[1:] <= offsets[:-1] + sizes[:-1] + MAX_GAP)
+        if neighbours * _FEW > len(asked):
+            return None
+        return Scattered(self._file.positional_read(), order.tolist(), offsets.tolist(), sizes.tolist())
 
     def _extents(self, asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give the offsets of records, and how much to read of each."""
