@@ -97,7 +97,6 @@ class BatchStream:
         self._waiter: asyncio.Future[None] | None = None
         self._waiting_since = 0.0
         self._largest = 0
-        self._reads_slowly = True
         self._plan_error: Exception | None = None
         self._closed = False
         self._ended = False
@@ -146,7 +145,7 @@ class BatchStream:
         made = job.future.result()
         self._plan.given(job.number)
         self._largest = max(self._largest, made.nbytes)
-        self._reads_slowly = made.reading > SLOW_READ * len(job.positions)
+        self._stats.reads_slowly = made.reading > SLOW_READ * len(job.positions)
         if not self._executor.blocking:
             self._submit_ahead()
         return made
@@ -245,7 +244,7 @@ class BatchStream:
             self._reads.add(read)
             read.add_done_callback(self._reads.discard)
         else:
-            if self._advise is not None and self._jobs and self._reads_slowly:
+            if self._advise is not None and self._jobs and self._stats.reads_slowly:
                 self._advise(planned.positions)
             self._executor.submit(job)
         self._jobs.append(job)

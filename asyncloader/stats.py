@@ -39,6 +39,8 @@ class StatsCounter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
+        #: Whether the last batch was slow to read, so that telling the kernel of the next ones is worth it.
+        self.reads_slowly = True
         self._noticed: set[str] = set()
         self._notices: list[str] = []
         self._seconds: dict[str, float] = {"reading": 0.0, "decoding": 0.0, "collating": 0.0, "waiting": 0.0}

@@ -16,7 +16,7 @@ __all__ = ["OrderPlan", "Plan", "PlannedBatch", "Positions", "Remainder"]
 Positions: TypeAlias = "NDArray[np.int64] | list[object]"
 
 # Places computed at once: what a call of NumPy costs by itself is then shared by several small batches.
-_AHEAD = 1024
+_AHEAD = 8192
 
 
 class PlannedBatch(NamedTuple):
