@@ -158,9 +158,9 @@ def test_an_index_that_cannot_fit_is_refused_with_the_line(edit: Any, says: str,
 def test_the_index_of_another_file_is_found_out_at_reading(tmp_path: Path) -> None:
     path = write(tmp_path)
     edited_index(path, lambda lines: [f"{k}\t{int(line.split(chr(9))[1]) // 8 * 4}" for k, line in enumerate(lines)])
-    with al.DataLoader(al.ImageRecordDataset(path), 8) as loader:
-        with pytest.raises(CorruptRecordError, match="the index is of another file.*asyncloader index"):
-            list(loader)
+    says = r"the index is of another file.*asyncloader index"
+    with al.DataLoader(al.ImageRecordDataset(path), 8) as loader, pytest.raises(CorruptRecordError, match=says):
+        list(loader)
 
 
 def sagemaker_record() -> bytes:
@@ -234,8 +234,7 @@ def test_a_file_truncated_while_it_is_being_read_gives_what_is_left_and_an_error
         os.truncate(path, offset_of(path, 14))
         got = list(first)
         with pytest.raises((ReadError, CorruptRecordError), match=str(path)):
-            for _, numbers in batches:
-                got += numbers.tolist()
+            got.extend(number for _, numbers in batches for number in numbers.tolist())
     assert got == list(range(12))
 
 
@@ -257,9 +256,9 @@ def test_a_worker_that_finds_another_file_says_so(tmp_path: Path) -> None:
     dataset = al.ImageRecordDataset(path)
     dataset.close() if os.name == "nt" else None
     write(tmp_path, {3: image_record(3, jpeg(3, 60))})
-    with al.DataLoader(dataset, 4, workers="processes", num_workers=1) as loader:
-        with pytest.raises(FileChangedError, match="has changed since it was opened"):
-            list(loader)
+    loader = al.DataLoader(dataset, 4, workers="processes", num_workers=1)
+    with loader, pytest.raises(FileChangedError, match="has changed since it was opened"):
+        list(loader)
 
 
 def test_faces_whose_header_does_not_fit_are_refused(tmp_path: Path) -> None:
@@ -268,7 +267,7 @@ def test_faces_whose_header_does_not_fit_are_refused(tmp_path: Path) -> None:
         with recordio.RecordWriter(path, tmp_path / "train.idx") as writer:
             writer.write(recordio.pack(recordio.IRHeader(2, [first, second], 0, 0), b""))
             writer.write(image_record(1))
-        with pytest.raises(CorruptRecordError, match="header record.*asyncloader index"):
+        with pytest.raises(CorruptRecordError, match=r"header record.*asyncloader index"):
             al.FaceRecordDataset(path)
 
 

@@ -69,9 +69,13 @@ async def test_breaking_a_thousand_times_leaves_nothing(no_leaks: LeakCheck) -> 
 async def test_an_exception_in_the_body_stops_the_work() -> None:
     dataset = Counting(10_000)
     async with al.AsyncDataLoader(dataset, 4, num_workers=2, prefetch=4) as loader:
-        with pytest.raises(ZeroDivisionError):
+
+        async def fail() -> None:
             async for _ in loader:
-                1 / 0
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
         assert await settle(dataset) <= 4 * 5
 
 

@@ -17,7 +17,7 @@ async def test_the_error_names_the_sample_and_keeps_the_cause(kind: dict[str, An
     async with al.AsyncDataLoader(FailingAt(30, {13}), 5, **kind) as loader:
         stream = aiter(loader)
         assert [(await anext(stream))[1].tolist() for _ in range(2)] == [[0, 1, 4, 9, 16], [25, 36, 49, 64, 81]]
-        with pytest.raises(SampleError, match="position 13.*KeyError.*no 13 here") as caught:
+        with pytest.raises(SampleError, match=r"position 13.*KeyError.*no 13 here") as caught:
             await anext(stream)
         assert caught.value.position == 13
         assert isinstance(caught.value.__cause__, KeyError)
@@ -77,9 +77,13 @@ async def test_a_sampler_that_fails_does_so_after_the_batches_before_it() -> Non
 
     got = []
     async with al.AsyncDataLoader(Squares(20), 4, sampler=Broken(), num_workers=2, prefetch=8) as loader:
-        with pytest.raises(RuntimeError, match="the sampler broke"):
+
+        async def consume() -> None:
             async for _, numbers in loader:
                 got.append(numbers.tolist())
+
+        with pytest.raises(RuntimeError, match="the sampler broke"):
+            await consume()
     assert got == [[0, 1, 4, 9], [16, 25, 36, 49]]
 
 
@@ -142,5 +146,5 @@ def test_wrong_arguments_say_what_is_right(arguments: dict[str, Any], message: s
 
 
 def test_a_dataset_without_a_length_says_what_is_needed() -> None:
-    with pytest.raises(TypeError, match="generator has no length.*__len__"):
+    with pytest.raises(TypeError, match=r"generator has no length.*__len__"):
         al.AsyncDataLoader(x for x in range(3))

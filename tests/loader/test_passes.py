@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from typing import Any
 
@@ -129,7 +130,7 @@ async def test_out_of_order_gives_the_rest_while_one_batch_is_slow() -> None:
         gate.set()
         rest = [numbers.tolist() async for _, numbers in stream]
     assert [0, 1] not in first
-    assert sorted(sum(first + rest, [])) == [i * i for i in range(12)]
+    assert sorted(itertools.chain(*first, *rest)) == [i * i for i in range(12)]
 
 
 async def test_read_many_gets_whole_batches() -> None:
@@ -164,8 +165,10 @@ async def test_a_transform_draws_the_same_whatever_the_workers(tmp_path: Any) ->
         async with al.AsyncDataLoader(dataset, 8, shuffle=True, seed=7, **arguments) as loader:
             results.append([[(n.tolist(), r.tolist()) for n, r in await collect(loader)] for _ in range(2)])
     assert all(result == results[0] for result in results[1:])
-    draws = {number: draw for batches in results[0][:1] for numbers, rs in batches for number, draw in zip(numbers, rs)}
-    again = {number: draw for batches in results[0][1:] for numbers, rs in batches for number, draw in zip(numbers, rs)}
+    draws, again = (
+        {number: draw for numbers, rs in batches for number, draw in zip(numbers, rs, strict=True)}
+        for batches in results[0]
+    )
     assert len(set(draws.values())) == 40
     assert all(draws[number] != again[number] for number in draws)  # every epoch draws anew
 
