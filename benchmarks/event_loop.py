@@ -64,7 +64,7 @@ async def main() -> None:
                     firsts.append((time.perf_counter() - start) * 1e3)
                     break
             print(
-                f"{'first batch of a pass':24} after {np.median(firsts):6.1f} ms at the median, {max(firsts):.1f} at most"
+                f"{'first batch':24} after {np.median(firsts):6.1f} ms at the median, {max(firsts):.1f} at most"
             )
 
 
