@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -35,6 +38,18 @@ def test_the_commands_of_a_block_run_one_after_another(files: Path, lines: list[
             says = re.search(r"exit status (\d+)", remark)
             result = CliRunner().invoke(app, shlex.split(command)[1:], prog_name="asyncloader")
             assert result.exit_code == (int(says[1]) if says else 0), f"{line}\n{result.output}"
+
+
+@pytest.mark.slow
+def test_the_demo_trains_and_ends_in_time(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "asyncloader", "demo"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=55, check=False, cwd=tmp_path, env=environment
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "each of 6,000 samples came exactly once" in ended.stdout
+    assert (tmp_path / "asyncloader-demo.png").is_file()
 
 
 def test_the_readme_begins_with_the_demo_and_the_tests() -> None:
