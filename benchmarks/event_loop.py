@@ -63,9 +63,7 @@ async def main() -> None:
                 async for _ in loader:
                     firsts.append((time.perf_counter() - start) * 1e3)
                     break
-            print(
-                f"{'first batch':24} after {np.median(firsts):6.1f} ms at the median, {max(firsts):.1f} at most"
-            )
+            print(f"{'first batch':24} after {np.median(firsts):6.1f} ms at the median, {max(firsts):.1f} at most")
 
 
 if __name__ == "__main__":
