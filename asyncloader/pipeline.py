@@ -122,7 +122,6 @@ class BatchStream:
             if not self._jobs:
                 self._end()
             made = await self._next_made()
-            self._stats.add_batch(made)
             for notice in self._stats.take_notices():
                 warnings.warn(notice, LoaderWarning, stacklevel=2)
             if made.samples:
@@ -139,12 +138,12 @@ class BatchStream:
         except BaseException:
             self.close()
             raise
-        finally:
-            self._stats.add_waiting(time.perf_counter() - start)
+        waited = time.perf_counter() - start
         self._jobs.remove(job)
         made = job.future.result()
         self._plan.given(job.number)
         self._largest = max(self._largest, made.nbytes)
+        self._stats.add_batch(made, waited)
         self._stats.reads_slowly = made.reading > SLOW_READ * len(job.positions)
         if not self._executor.blocking:
             self._submit_ahead()

@@ -60,8 +60,8 @@ class StatsCounter:
             notices, self._notices = self._notices, []
             return notices
 
-    def add_batch(self, made: Made) -> None:
-        """Count a batch that was made."""
+    def add_batch(self, made: Made, waited: float) -> None:
+        """Count a batch that was made, and the seconds that its consumer waited for it."""
         if made.skipped:
             self.notice(
                 "skipped",
@@ -75,11 +75,7 @@ class StatsCounter:
             self._seconds["reading"] += made.reading
             self._seconds["decoding"] += made.decoding
             self._seconds["collating"] += made.collating
-
-    def add_waiting(self, seconds: float) -> None:
-        """Count a consumer's wait."""
-        with self._lock:
-            self._seconds["waiting"] += seconds
+            self._seconds["waiting"] += waited
 
     def add(self, what: str, count: int = 1) -> None:
         """Count some other event: a key of :class:`LoaderStats`."""

@@ -93,6 +93,9 @@ class FaceRecordDataset(ImageRecordDataset):
         records: list[int] = self._records[np.asarray(positions, np.int64)].tolist()
         return records
 
+    def _labels(self, labels: NDArray[np.float32]) -> NDArray[np.int64]:
+        return labels.astype(np.int64)
+
     def _label(self, label: Any) -> np.int64:
         return _identity(label)
 

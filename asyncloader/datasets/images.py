@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import simplejpeg
+from numpy.typing import NDArray
 
 from asyncloader.datasets.base import Dataset, LoadContext, Location
 from asyncloader.datasets.pictures import PictureSamples
@@ -198,8 +199,8 @@ class ImageRecordDataset(Dataset):
                 continue
             made.append(slot)
             labels.append(label)
-        for slot, label in zip(made, np.array(labels, np.float32), strict=True):
-            samples[slot] = rows[first_slot + slot], self._label(label)
+        for slot, label in zip(made, self._labels(np.array(labels, np.float32)), strict=True):
+            samples[slot] = rows[first_slot + slot], label
         context.add_reading(seconds)
         return rest
 
@@ -212,6 +213,10 @@ class ImageRecordDataset(Dataset):
         except DecodeError as error:
             return error, None
         return picture, self._label(label)
+
+    def _labels(self, labels: NDArray[np.float32]) -> NDArray[Any]:
+        """Give the samples' labels, from records' that are scalars."""
+        return labels
 
     def _label(self, label: Any) -> Any:
         """Give the sample's label, from the record's."""

@@ -87,7 +87,8 @@ class ThreadExecutor:
 
     def submit(self, job: Job) -> None:
         """Queue a batch, in slices where threads are idle."""
-        self.start()
+        if not self.started:
+            self.start()
         count = len(job.positions)
         parts = max(1, min(self._queue.idle(), count // SMALLEST_SLICE))
         cuts = [count * part // parts for part in range(parts + 1)]
