@@ -37,6 +37,7 @@ class Samples(mxnet.gluon.data.Dataset):
 
     def __getitem__(self, position):
         if position == 2:
+            time.sleep(1)  # until the parent has taken what this process made before
             os.kill(os.getpid(), signal.SIGKILL)
         return position
 
@@ -51,7 +52,7 @@ def test_mxnets_loader_has_no_async_iteration_and_no_state() -> None:
     assert not hasattr(theirs, "state_dict")
 
 
-def test_a_killed_worker_is_an_error_of_mxnets_loader_or_a_wait_for_its_timeout() -> None:
+def test_mxnets_loader_waits_for_its_timeout_when_a_worker_was_killed() -> None:
     ended = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=50, check=False)
     assert ended.returncode == 1
-    assert "TimeoutError" in ended.stderr or "ConnectionRefusedError" in ended.stderr or "EOFError" in ended.stderr
+    assert "TimeoutError" in ended.stderr
