@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -29,8 +29,9 @@ class DataLoader:
     def __init__(self, dataset: Any, batch_size: int | None = 1, **arguments: Any) -> None:
         self._loader = AsyncDataLoader(dataset, batch_size, **arguments)
         self._thread = _LoopThread()
-        # The garbage collector runs this in any thread, the loop's own included, so it must not wait.
-        self._finalizer = weakref.finalize(self, _LoopThread.stop, self._thread, self._loader.aclose)
+        # For a loader that is dropped: its executor ends its workers itself, so the loop is all that is left. What this
+        # holds lives on until then, so it must not reach the dataset, nor a user's object that holds this one.
+        self._finalizer = weakref.finalize(self, self._thread.stop)
 
     @property
     def dataset(self) -> Any:
@@ -129,12 +130,12 @@ class _LoopThread:
             future.cancel()
             raise
 
-    def stop(self, first: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """Have the loop end, after the coroutine that ``first`` makes; does not wait."""
+    def stop(self) -> None:
+        """Have the loop end; does not wait."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:
-            loop.call_soon_threadsafe(_stop_loop, loop, first)
+            loop.call_soon_threadsafe(loop.stop)
 
     def join(self) -> None:
         """Wait for the thread to end."""
@@ -142,17 +143,14 @@ class _LoopThread:
             self._thread.join()
 
 
-def _stop_loop(loop: asyncio.AbstractEventLoop, first: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
-    if first is None:
-        loop.stop()
-    else:
-        loop.create_task(first()).add_done_callback(lambda task: loop.stop())
-
-
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()

@@ -45,7 +45,7 @@ class SharedBlock:
         except (OSError, ValueError) as error:
             raise SharedMemoryError(
                 f"{size} bytes of shared memory could not be allocated ({error}): "
-                "give the container more (docker run --shm-size), or lower batch_size or prefetch"
+                "give the container more memory (and a larger /dev/shm), or lower batch_size or prefetch"
             ) from error
 
     if sys.platform == "win32":

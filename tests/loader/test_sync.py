@@ -37,6 +37,18 @@ def test_it_needs_no_with_block(no_leaks: LeakCheck) -> None:
     no_leaks.check()
 
 
+def test_a_loader_that_its_own_dataset_holds_is_let_go(no_leaks: LeakCheck) -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.loader = al.DataLoader(Squares(20), 3, num_workers=2, collate_fn=self.collate)
+
+        def collate(self, samples: list[Any]) -> int:
+            return len(samples)
+
+    assert sum(Trainer().loader) == 20
+    no_leaks.check()
+
+
 def test_it_runs_where_an_event_loop_is_running_already() -> None:
     async def main() -> list[int]:
         with al.DataLoader(Squares(20), 3, num_workers=2) as loader:
