@@ -98,7 +98,7 @@ def jax(session: nox.Session) -> None:
     session.run("pytest", *pytest_arguments(session, "jax"), env=devices)
 
 
-@nox.session
+@nox.session(default=False)
 def windows(session: nox.Session) -> None:
     """The suite on CPython for Windows, under Wine."""
     if sys.platform == "win32":

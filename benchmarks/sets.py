@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from pathlib import Path
@@ -32,9 +33,8 @@ def raw(count: int = 200_000) -> Path:
 
 
 def _images(name: str, count: int, *, height: int, width: int, quality: int) -> Path:
-    pictures = _photographs()
-
     def payload(rng: np.random.Generator, number: int) -> bytes:
+        pictures = _photographs()
         picture = pictures[number % len(pictures)]
         scale = float(rng.uniform(1.0, 1.6))
         crop_height, crop_width = min(int(height * scale), 420), min(int(width * scale), 630)
@@ -48,6 +48,7 @@ def _images(name: str, count: int, *, height: int, width: int, quality: int) -> 
     return _make(name, count, payload)
 
 
+@functools.cache
 def _photographs() -> list[NDArray[np.uint8]]:
     from sklearn.datasets import load_sample_images
 

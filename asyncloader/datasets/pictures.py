@@ -6,9 +6,12 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from asyncloader.datasets.base import Failure, LoadContext, Location, Transform, located, sample_error
 from asyncloader.decoders import Buffer, ImageDecoder
 from asyncloader.errors import DecodeError
+from asyncloader.memory import BatchMemory
 
 __all__ = ["PictureSamples"]
 
@@ -64,7 +67,7 @@ class PictureSamples:
                 else:
                     image = decoder(picture)  # what is decoded does not enter the batch, so it has no row there
                     step = str(transform)
-                    samples.append(transform.on_pair(image, label, position, context))
+                    samples.append(_into_row(transform.on_pair(image, label, position, context), memory, slot))
             except Exception as error:
                 samples.append(self.failure(error, position, locate, step))
         return samples
@@ -75,3 +78,19 @@ class PictureSamples:
         if isinstance(error, DecodeError):
             return Failure(located(error, locate(position), position))
         return Failure(sample_error(error, locate(position), position, step))
+
+
+def _into_row(sample: Any, memory: BatchMemory, slot: int) -> Any:
+    """Copy what a transform made of a picture to its row of the batch, where it has the rows' shape.
+
+    Then the picture's own memory is free for the next one, which finds it in the cache. Collected for a whole batch the
+    pictures would be tens of megabytes, mapped anew each time.
+    """
+    if not (memory.use_rows and type(sample) is tuple and len(sample) == 2 and isinstance(sample[0], np.ndarray)):
+        return sample
+    image, label = sample
+    row = memory.rows[slot] if memory.rows else memory.allocate_rows(image.shape, image.dtype, slot)
+    if row is None or row.shape != image.shape or row.dtype != image.dtype or image.dtype.hasobject:
+        return sample
+    row[...] = image
+    return row, label

@@ -289,3 +289,21 @@ def test_faces_are_read_as_the_header_says(tmp_path: Path) -> None:
         identities = [int(identity) for _, batch in loader for identity in batch]
     assert identities == [number // each for number in range(images)]
     assert isinstance(dataset[0][1], np.int64)
+
+
+def test_a_transform_s_results_of_several_shapes_and_types_are_all_kept(tmp_path: Path) -> None:
+    path = write(tmp_path)
+
+    def crop(image: Any, label: Any) -> Any:
+        number = int(label)
+        part = image[: 20 + (number % 11 == 10), :20]
+        return (part / 2 if number % 7 == 6 else part), label
+
+    with al.DataLoader(al.ImageRecordDataset(path, transform=crop), 6, num_workers=2) as loader:
+        for _ in range(2):
+            for images, numbers in loader:
+                for image, number in zip(images, numbers.astype(int), strict=True):
+                    decoded = al.decode_image(jpeg(number))
+                    expected, _ = crop(decoded, number)
+                    assert image.shape == expected.shape
+                    assert (image == expected).all()
