@@ -101,7 +101,9 @@ class ImageFolderDataset(Dataset):
         """Make the samples of what was read."""
         with context.time_decoding():
             labels = self.labels[as_indexes(positions)]
-            return self.samples.make(zip(payloads, labels, strict=True), positions, self.locate, context)
+            return self.samples.make(
+                zip(range(len(positions)), payloads, labels, strict=True), positions, self.locate, context
+            )
 
     def _read(self, positions: Sequence[int]) -> Sequence[Buffer | Exception]:
         return [_read_file(self.paths[position]) for position in positions]

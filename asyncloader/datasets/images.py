@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,11 +118,8 @@ class ImageRecordDataset(Dataset):
         """Read and decode the images at ``positions``."""
         if self.samples.transform is None and not context.watched:
             return self._load_plain(positions, context)
-        records = self._records_of(positions)
-        with context.time_reading():
-            payloads = self.files.read_many(records)
         with context.time_decoding():
-            return self.samples.make(map(self._take_apart, payloads), positions, self.locate, context)
+            return self.samples.make(self._parts(positions, context), positions, self.locate, context)
 
     def _records_of(self, positions: Sequence[int]) -> Sequence[int]:
         """Give the records that hold the samples at ``positions``."""
@@ -135,18 +132,12 @@ class ImageRecordDataset(Dataset):
         """
         start = time.perf_counter()
         samples: list[Any] = [None] * len(positions)
-        records = self._records_of(positions)
-        rest = self._load_ordinary(records, samples, context)
-        for place, data, begin, end in self.files.stream([records[slot] for slot in rest], context.add_reading):
-            slot = rest[place]
-            try:
-                if isinstance(data, Exception):
-                    raise data
-                label, picture = split_image_record(memoryview(data)[begin:end])
-                image = self.samples.decoder(picture, context.memory, context.first_slot + slot)
-                samples[slot] = image, self._label(label)
-            except Exception as error:
-                samples[slot] = self.samples.failure(error, positions[slot], self.locate, "decoding")
+        rest = self._load_ordinary(self._records_of(positions), samples, context)
+        others = [positions[slot] for slot in rest]
+        slots = [context.first_slot + slot for slot in rest]
+        made = self.samples.make(self._parts(others, context), others, self.locate, context, slots)
+        for slot, sample in zip(rest, made, strict=True):
+            samples[slot] = sample
         context.decoding += time.perf_counter() - start
         return samples
 
@@ -204,15 +195,18 @@ class ImageRecordDataset(Dataset):
         context.add_reading(seconds)
         return rest
 
-    def _take_apart(self, payload: Buffer | Exception) -> tuple[Buffer | Exception, Any]:
-        """Give a record's picture and its sample's label; an exception in the picture's place."""
-        if isinstance(payload, Exception):
-            return payload, None
-        try:
-            label, picture = split_image_record(payload)
-        except DecodeError as error:
-            return error, None
-        return picture, self._label(label)
+    def _parts(self, positions: Sequence[int], context: LoadContext) -> Iterator[tuple[int, Buffer | Exception, Any]]:
+        """Give the samples' places, pictures and labels, in file order; an exception in a picture's place."""
+        for place, data, begin, end in self.files.stream(self._records_of(positions), context.add_reading):
+            if isinstance(data, Exception):
+                yield place, data, None
+                continue
+            try:
+                label, picture = split_image_record(memoryview(data)[begin:end])
+            except DecodeError as error:
+                yield place, error, None
+            else:
+                yield place, picture, self._label(label)
 
     def _labels(self, labels: NDArray[np.float32]) -> NDArray[Any]:
         """Give the samples' labels, from records' that are scalars."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -33,43 +32,49 @@ class PictureSamples:
 
     def make(
         self,
-        parts: Iterable[tuple[Buffer | Exception, Any]],
+        parts: Iterable[tuple[int, Buffer | Exception, Any]],
         positions: Sequence[int],
         locate: Callable[[int], Location],
         context: LoadContext,
+        slots: Sequence[int] | None = None,
     ) -> list[Any]:
-        """Make the samples of one batch.
+        """Make the samples of one batch, or of a part of one.
 
         Parameters
         ----------
-        parts : iterable of pairs
-            Each sample's encoded picture, or the exception that stands for it, and its label. Taken one by one between
-            the decoding of pictures: a thread that did this for all at once would keep the GIL from others for long.
+        parts : iterable of (int, bytes-like or Exception, object)
+            In any order, each sample's place in ``positions``; its encoded picture, or the exception that stands for
+            it; and its label. Taken one by one between the decoding of pictures: a thread that did this for all at once
+            would keep the GIL from others for long.
         positions : sequence of int
             Where the samples come from.
         locate : callable
             ``locate(position)`` says where a sample comes from; called for failures only.
         context : LoadContext
             Where the arrays go.
+        slots : sequence of int, optional
+            The samples' rows; without it they follow each other from the context's first slot on.
         """
+        if slots is None:
+            slots = range(context.first_slot, context.first_slot + len(positions))
         decoder, transform, memory = self.decoder, self.transform, context.memory
         users_code = transform is not None or context.watched
-        samples: list[Any] = []
-        for slot, position, (picture, label) in zip(itertools.count(context.first_slot), positions, parts):
-            step = "decoding"
+        samples: list[Any] = [None] * len(positions)
+        for place, picture, label in parts:
+            position, slot, step = positions[place], slots[place], "decoding"
             try:
                 if isinstance(picture, Exception):
                     raise picture
                 if users_code:
                     context.before_sample(position)
                 if transform is None:
-                    samples.append((decoder(picture, memory, slot), label))
+                    samples[place] = decoder(picture, memory, slot), label
                 else:
                     image = decoder(picture)  # what is decoded does not enter the batch, so it has no row there
                     step = str(transform)
-                    samples.append(_into_row(transform.on_pair(image, label, position, context), memory, slot))
+                    samples[place] = _into_row(transform.on_pair(image, label, position, context), memory, slot)
             except Exception as error:
-                samples.append(self.failure(error, position, locate, step))
+                samples[place] = self.failure(error, position, locate, step)
         return samples
 
     @staticmethod
