@@ -187,6 +187,8 @@ async def main(state_file, log, workers, count):
             saved = json.load(file)
         loader.load_state_dict(saved["loader"])
         os.truncate(log, saved["bytes"])  # a line whose state was not saved is of a step that did not happen
+    elif os.path.exists(log):
+        os.truncate(log, 0)
     async with loader:
         while (epoch := loader.state_dict()["epoch"]) < 3:
             async for batch in loader:
