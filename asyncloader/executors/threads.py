@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -53,17 +54,24 @@ class ThreadExecutor:
         self._queue = _TaskQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         # Threads hold the queue, not the executor, so an executor that is dropped ends them.
         self._finalizer = weakref.finalize(self, self._queue.close)
 
     @property
     def started(self) -> bool:
-        """Whether all threads run."""
-        return len(self._threads) >= self._num_workers
+        """Whether all threads run, in this process."""
+        return len(self._threads) >= self._num_workers and self._pid == os.getpid()
 
     def start(self) -> None:
         """Start the threads."""
+        if self._threads and self._pid != os.getpid():
+            raise LoaderClosedError(
+                f"the threads of this loader are in process {self._pid}, which has forked this one: "
+                "make a new loader here, or fork before the loader is used"
+            )
         with self._lock:
+            self._pid = os.getpid()
             if self._queue.closed:
                 raise LoaderClosedError("the loader is closed; make a new one")
             while len(self._threads) < self._num_workers:

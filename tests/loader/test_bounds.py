@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import textwrap
@@ -163,3 +164,25 @@ print("done")
         [sys.executable, "-X", "dev", "-W", "default", str(script)], capture_output=True, text=True, timeout=60
     )
     assert (run.stdout, run.stderr, run.returncode) == ("done\n", "", 0)
+
+
+@pytest.mark.posix
+@pytest.mark.allow_fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_is_told_that_its_parent_s_threads_are_not_there() -> None:
+    loader = al.AsyncDataLoader(Squares(20), 4, num_workers=2)
+
+    async def first() -> Any:
+        return await anext(aiter(loader))
+
+    assert asyncio.run(first())[1].tolist() == [0, 1, 4, 9]
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(first())
+        except al.errors.LoaderClosedError as error:
+            os._exit(0 if "has forked this one" in str(error) else 2)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    asyncio.run(loader.aclose())
