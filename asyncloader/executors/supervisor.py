@@ -127,6 +127,7 @@ class Supervisor:
         # Reentrant, since the garbage collector may run a finalizer that stops this object while the lock is held.
         self._waking = threading.RLock()
         self._woken = False
+        self._idle = False
         self._stopping = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="asyncloader-supervisor", daemon=True)
@@ -150,7 +151,7 @@ class Supervisor:
                 f"the workers of this loader serve process {self._pid}, which has forked this one: "
                 "make a new loader here, or fork before the loader is used"
             )
-        if not self._command(lambda: self._pending.append(job)):
+        if not self._command(lambda: self._pending.append(job), urgent=False):
             _set(job, LoaderClosedError("the loader is closed; make a new one"))
 
     def abandon(self, jobs: Sequence[Job]) -> None:
@@ -178,15 +179,15 @@ class Supervisor:
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def _command(self, command: Callable[[], None]) -> bool:
-        """Have the thread do something; False if it has ended."""
+    def _command(self, command: Callable[[], None], *, urgent: bool = True) -> bool:
+        """Have the thread do something, now or if that is soon enough with the next batch; False if it has ended."""
         if os.getpid() != self._pid:
             return False
         with self._waking:
             if self._ended:
                 return False
             self._commands.append(command)
-            if not self._woken:
+            if not self._woken and (urgent or self._idle):
                 self._woken = True
                 self._wake.send_bytes(b"\0")
             return True
@@ -206,7 +207,12 @@ class Supervisor:
             self._end()
 
     def _wait(self) -> None:
-        ready = set(self._watch.wait())
+        with self._waking:
+            # While all have work, each new job would wake this thread for nothing: it wakes anyway when one is done.
+            busy = bool(self._workers) and all(len(worker.jobs) >= self._threads for worker in self._workers)
+            self._idle = not busy or self._failure is not None
+            wait = not self._commands
+        ready = set(self._watch.wait()) if wait else set()
         if self._awake in ready:
             with self._waking:
                 self._awake.recv_bytes()

@@ -216,9 +216,12 @@ class _Worker:
             self._jobs.pop(number, None)
 
     def _send(self, kind: str, *content: Any, rest: Any = ()) -> None:
-        import cloudpickle
+        if kind == "at":  # the position may be of a class in the main module
+            import cloudpickle
 
-        message = cloudpickle.dumps((kind, *content), protocol=5)  # a position may be of a class in the main module
+            message = cloudpickle.dumps((kind, *content), protocol=5)
+        else:
+            message = pickle.dumps((kind, *content), protocol=5)
         try:
             with self._sending:
                 self._connection.send_bytes(message)
