@@ -16,13 +16,16 @@ from asyncloader import recordio
 
 CACHE = Path(os.environ.get("ASYNCLOADER_BENCHMARK_CACHE", Path(tempfile.gettempdir()) / "asyncloader-benchmarks"))
 
+#: So many pictures of a set differ; then they come again, each time as a record of its own.
+DISTINCT = 3_000
 
-def faces(count: int = 12_000) -> Path:
+
+def faces(count: int = 36_000) -> Path:
     """112 x 112 JPEGs of about 6 KB, the size of face crops."""
     return _images("faces", count, height=112, width=112, quality=94)
 
 
-def photos(count: int = 3_000) -> Path:
+def photos(count: int = 12_000) -> Path:
     """JPEGs of about 30 KB, 256 pixels on the short side."""
     return _images("photos", count, height=256, width=341, quality=91)
 
@@ -33,7 +36,14 @@ def raw(count: int = 200_000) -> Path:
 
 
 def _images(name: str, count: int, *, height: int, width: int, quality: int) -> Path:
+    jpegs: list[bytes] = []
+
     def payload(rng: np.random.Generator, number: int) -> bytes:
+        if number < DISTINCT:
+            jpegs.append(jpeg(rng, number))
+        return recordio.pack(recordio.IRHeader(0, float(number % 1000), number, 0), jpegs[number % DISTINCT])
+
+    def jpeg(rng: np.random.Generator, number: int) -> bytes:
         pictures = _photographs()
         picture = pictures[number % len(pictures)]
         scale = float(rng.uniform(1.0, 1.6))
@@ -42,8 +52,7 @@ def _images(name: str, count: int, *, height: int, width: int, quality: int) -> 
         left = int(rng.integers(0, picture.shape[1] - crop_width))
         crop = Image.fromarray(picture[top : top + crop_height, left : left + crop_width])
         pixels = np.asarray(crop.resize((width, height), Image.Resampling.BICUBIC))
-        jpeg = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality, colorsubsampling="420")
-        return recordio.pack(recordio.IRHeader(0, float(number % 1000), number, 0), jpeg)
+        return simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality, colorsubsampling="420")
 
     return _make(name, count, payload)
 
