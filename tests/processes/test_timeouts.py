@@ -83,6 +83,7 @@ def test_a_worker_stopped_from_outside_is_replaced_after_the_timeout() -> None:
     with al.DataLoader(
         Numbers(400, (3000,)), 4, workers="processes", num_workers=2, timeout=TIMEOUT, on_error="skip"
     ) as loader:
+        assert numbers(list(loader)) == list(range(400))  # so that both workers have started
         batches = []
         for batch in loader:
             batches.append(batch)
