@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import numbers
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,9 +17,33 @@ from numpy.typing import NDArray
 
 from asyncloader.memory import BatchMemory
 
-__all__ = ["group", "pad", "stack", "takes_memory"]
+__all__ = ["Columns", "group", "pad", "stack", "takes_memory"]
 
-Column: TypeAlias = Callable[[Sequence[Any]], Any]
+Column: TypeAlias = Callable[[Any], Any]
+
+
+class Columns(Sequence[tuple[Any, ...]]):
+    """Samples that are tuples, kept as one sequence for each place in them.
+
+    Parameters
+    ----------
+    parts : tuple of sequences
+        As many as a sample has places, each as long as there are samples.
+    """
+
+    def __init__(self, parts: tuple[Sequence[Any] | NDArray[Any], ...]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Columns(tuple(part[index] for part in self.parts))
+        return tuple(part[index] for part in self.parts)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*self.parts, strict=True)
 
 
 def stack(samples: Sequence[Any], memory: BatchMemory | None = None) -> Any:
@@ -62,7 +86,7 @@ def pad(samples: Sequence[Any], memory: BatchMemory | None = None, *, value: flo
     """
     memory = memory or BatchMemory(len(samples))
 
-    def padded(column: Sequence[Any]) -> Any:
+    def padded(column: Any) -> Any:
         result = _stacked(column, memory)
         if not isinstance(result, list) or not all(isinstance(item, np.ndarray) for item in result):
             return result
@@ -92,6 +116,8 @@ def takes_memory(collate_fn: Callable[..., Any]) -> bool:
 
 def _columns(samples: Sequence[Any], column: Column) -> Any:
     """Apply ``column`` at each place of the samples' structure."""
+    if isinstance(samples, Columns):
+        return tuple(map(column, samples.parts))
     first = samples[0]
     if isinstance(first, tuple | list):
         if set(map(type, samples)) != {type(first)} or set(map(len, samples)) != {len(first)}:
@@ -105,7 +131,9 @@ def _columns(samples: Sequence[Any], column: Column) -> Any:
     return column(samples)
 
 
-def _stacked(column: Sequence[Any], memory: BatchMemory) -> Any:
+def _stacked(column: Any, memory: BatchMemory) -> Any:
+    if isinstance(column, np.ndarray):
+        return column
     first = column[0]
     if isinstance(first, np.ndarray):
         return _stacked_arrays(column, memory)

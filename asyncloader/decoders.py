@@ -90,20 +90,38 @@ class ImageDecoder:
                 pass  # larger than the row, or no JPEG, or damaged: the way below tells which
         return self._decode(data, memory, slot)
 
-    def _decode(self, data: Buffer, memory: BatchMemory | None, slot: int) -> NDArray[Any]:
+    def allocate_rows(self, data: Buffer, memory: BatchMemory, slot: int) -> NDArray[Any] | None:
+        """Make the rows of ``memory`` as a JPEG wants them; its own, or None where it is no JPEG, or they are others'.
+
+        Raises
+        ------
+        DecodeError
+            The picture's header is damaged, or claims too many pixels.
+        """
+        shape = self._jpeg_shape(data)
+        return memory.allocate_rows(shape, np.uint8, slot) if shape is not None else None
+
+    def _jpeg_shape(self, data: Buffer) -> tuple[int, int, int] | None:
+        """The shape of a JPEG's array; None for what the codec does not decode."""
         if len(data) == 0:
             raise DecodeError("the picture is empty (0 bytes)")
         if data[:3] != _JPEG_MAGIC:
-            return _into_row(self._decode_other(data), memory, slot)
+            return None
         try:
             height, width, space, _ = simplejpeg.decode_jpeg_header(data)
         except ValueError as error:
             raise DecodeError(f"the JPEG's header cannot be read ({error})") from error
         self._check_size(height, width)
         if space not in ("YCbCr", "RGB", "Gray"):
-            return _into_row(self._decode_other(data), memory, slot)  # CMYK and YCCK: libjpeg has no RGB for them
+            return None  # CMYK and YCCK: libjpeg has no RGB for them
         target = self.jpeg_space or ("GRAY" if space == "Gray" else "RGB")
-        shape = (height, width, 1 if target == "GRAY" else 3)
+        return height, width, 1 if target == "GRAY" else 3
+
+    def _decode(self, data: Buffer, memory: BatchMemory | None, slot: int) -> NDArray[Any]:
+        shape = self._jpeg_shape(data)
+        if shape is None:
+            return _into_row(self._decode_other(data), memory, slot)
+        target = "GRAY" if shape[2] == 1 else "RGB"
         row = memory.allocate_rows(shape, np.uint8, slot) if memory is not None else None
         try:
             image = simplejpeg.decode_jpeg(data, target, buffer=row)

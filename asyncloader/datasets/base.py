@@ -186,7 +186,7 @@ class Dataset(ABC):
         """Give the number of samples."""
 
     @abstractmethod
-    def load_many(self, positions: Sequence[int], context: LoadContext) -> list[Any]:
+    def load_many(self, positions: Sequence[int], context: LoadContext) -> Sequence[Any]:
         """Make the samples at ``positions``; a :class:`Failure` stands where one could not be made."""
 
     def locate(self, position: int) -> Location:

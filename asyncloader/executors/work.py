@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from asyncloader.collate import takes_memory
+from asyncloader.collate import Columns, takes_memory
 from asyncloader.datasets.base import Dataset, Failure, LoadContext, Location, sample_error
 from asyncloader.errors import AsyncLoaderError
 from asyncloader.executors.base import Job, Made
@@ -28,10 +28,11 @@ class JobAbandoned(BaseException):
 
 
 class Slice:
-    """The samples of part of a batch, and what making them cost."""
+    """The samples of part of a batch, the messages of those that were dropped, and what making them cost."""
 
-    def __init__(self, samples: list[Any], context: LoadContext) -> None:
+    def __init__(self, samples: Sequence[Any], skipped: list[str], context: LoadContext) -> None:
         self.samples = samples
+        self.skipped = skipped
         self.context = context
 
 
@@ -128,9 +129,12 @@ class BatchMaker:
         else:
             samples = self._load(positions, payloads, context)
         active.pop(start, None)
-        if any(type(sample) is Failure for sample in samples):
-            samples = [self._settle(sample) if type(sample) is Failure else sample for sample in samples]
-        return Slice(samples, context)
+        skipped: list[str] = []
+        if not isinstance(samples, Columns) and any(type(sample) is Failure for sample in samples):
+            settled = [self._settle(sample) if type(sample) is Failure else sample for sample in samples]
+            skipped = [str(sample.error) for sample in settled if type(sample) is Failure]
+            samples = [sample for sample in settled if type(sample) is not Failure]
+        return Slice(samples, skipped, context)
 
     def _load_without(
         self,
@@ -139,7 +143,7 @@ class BatchMaker:
         positions: Sequence[Any],
         payloads: Sequence[object] | None,
         context: LoadContext,
-    ) -> list[Any]:
+    ) -> Sequence[Any]:
         """Make the samples of a slice but for those, by slot, that are known to fail."""
         context.memory.use_rows = False  # rows are for slots without gaps
         wanted = [place for place in range(len(positions)) if start + place not in failed]
@@ -148,7 +152,7 @@ class BatchMaker:
         places = range(start, start + len(positions))
         return [Failure(failed[place]) if place in failed else next(samples) for place in places]
 
-    def _load(self, positions: Sequence[Any], payloads: Sequence[object] | None, context: LoadContext) -> list[Any]:
+    def _load(self, positions: Sequence[Any], payloads: Sequence[object] | None, context: LoadContext) -> Sequence[Any]:
         dataset = self.dataset
         if payloads is not None:
             samples: list[Any] = dataset.load_payloads(payloads, positions, context)
@@ -193,23 +197,20 @@ class BatchMaker:
         """Collate the slices of a batch, given in order."""
         start = time.perf_counter()
         samples = slices[0].samples if len(slices) == 1 else list(itertools.chain(*(part.samples for part in slices)))
-        skipped = [str(sample.error) for sample in samples if type(sample) is Failure]
-        if skipped:
-            samples = [sample for sample in samples if type(sample) is not Failure]
         batch: Any = None
         if samples:
             if self.collate_fn is None:
                 [batch] = samples
             elif self._takes_memory:
-                batch = self.collate_fn(samples, memory)  # type: ignore[call-arg]
+                batch = self.collate_fn(samples, memory)  # type: ignore[call-arg, arg-type]
                 self._uniform = memory.use_rows
             else:
-                batch = self.collate_fn(samples)
+                batch = self.collate_fn(list(samples))
         return Made(
             batch,
             len(samples),
             batch_nbytes(batch),
-            skipped,
+            [message for part in slices for message in part.skipped],
             reading=sum(part.context.reading for part in slices),
             decoding=sum(part.context.decoding for part in slices),
             collating=time.perf_counter() - start,

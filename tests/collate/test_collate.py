@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncloader as al
+from asyncloader.collate import Columns
 
 Point = namedtuple("Point", "image label")
 
@@ -83,3 +84,15 @@ def test_batches_do_not_share_memory_with_the_samples() -> None:
     batch = al.stack(samples)
     batch += 1
     assert samples[0].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("collate", [al.stack, al.pad, al.group])
+def test_samples_kept_as_columns_give_the_batch_that_the_samples_give(collate: Any) -> None:
+    images, labels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4), np.array([3, 1], np.int64)
+    columns = Columns((list(images), labels))
+    assert len(columns) == 2 and all(map(np.array_equal, columns[1], (images[1], labels[1])))
+    given, expected = collate(columns), collate(list(zip(images, labels, strict=True)))
+    assert type(given) is type(expected) is tuple
+    for column, other in zip(given, expected, strict=True):
+        assert type(column) is type(other) and getattr(column, "dtype", None) == getattr(other, "dtype", None)
+        np.testing.assert_array_equal(column, other)
