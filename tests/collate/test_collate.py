@@ -90,9 +90,11 @@ def test_batches_do_not_share_memory_with_the_samples() -> None:
 def test_samples_kept_as_columns_give_the_batch_that_the_samples_give(collate: Any) -> None:
     images, labels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4), np.array([3, 1], np.int64)
     columns = Columns((list(images), labels))
-    assert len(columns) == 2 and all(map(np.array_equal, columns[1], (images[1], labels[1])))
+    assert len(columns) == 2
+    assert all(map(np.array_equal, columns[1], (images[1], labels[1])))
     given, expected = collate(columns), collate(list(zip(images, labels, strict=True)))
     assert type(given) is type(expected) is tuple
     for column, other in zip(given, expected, strict=True):
-        assert type(column) is type(other) and getattr(column, "dtype", None) == getattr(other, "dtype", None)
+        assert type(column) is type(other)
+        assert getattr(column, "dtype", None) == getattr(other, "dtype", None)
         np.testing.assert_array_equal(column, other)
