@@ -208,6 +208,23 @@ class BatchMaker:
         assert isinstance(error, AsyncLoaderError)
         return self.on_error(error)
 
+    def settle_unsendable(self, job: Job, part: Slice) -> bool:
+        """Do the same with samples that cannot leave the process: generators, locks, open files. False if all can."""
+        import cloudpickle
+
+        found = False
+        for slot, (position, sample) in enumerate(zip(job.positions, part.samples, strict=True)):
+            if type(sample) is Failure:
+                continue
+            try:
+                cloudpickle.dumps(sample, protocol=5, buffer_callback=lambda buffer: None)
+            except Exception as error:
+                found = True
+                location = self.dataset.locate(position) if isinstance(self.dataset, Dataset) else Location()
+                failed = sample_error(error, location, position, "sending it from its worker process")
+                part.samples[slot] = self._settle(Failure(failed))
+        return found
+
     def finish(self, job: Job, memory: BatchMemory, slices: list[Slice]) -> Made:
         """Collate the slices of a batch, given in order."""
         start = time.perf_counter()

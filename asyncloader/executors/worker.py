@@ -206,7 +206,12 @@ class _Worker:
             if job.careful:
                 report(None)
             made = self._maker.finish(job, memory, [samples])
-            packed, rest = pack(made, writer)
+            try:
+                packed, rest = pack(made, writer)
+            except Exception:
+                if not self._maker.settle_unsendable(job, samples):
+                    raise
+                packed, rest = pack(self._maker.finish(job, memory, [samples]), writer)
         except JobAbandoned:
             self._send("abandoned", number)
         except BaseException as error:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import asyncloader as al
-from asyncloader.errors import WorkerError
+from asyncloader.errors import SampleError, WorkerError
 from tests.processes.helpers import Numbers, numbers, run_python, worker_processes
 
 LARGE = (64, 64)  # int32, 16 KB a sample
@@ -226,8 +226,10 @@ def test_what_cannot_leave_the_worker_fails_its_batch_alone() -> None:
     with al.DataLoader(Fails(3), None, workers="processes", num_workers=1) as loader:
         batches = iter(loader)
         assert next(batches) == 0
-        with pytest.raises(TypeError, match="generator"):
+        with pytest.raises(SampleError, match="generator") as caught:
             next(batches)
+        assert caught.value.position == 1
+        assert isinstance(caught.value.__cause__, TypeError)
         assert next(batches) == 2
 
 
