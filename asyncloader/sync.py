@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from asyncloader.errors import LoaderClosedError
+from asyncloader.errors import LoaderClosedError, WorkerError
 from asyncloader.loader import AsyncDataLoader
 from asyncloader.pipeline import BatchStream
 from asyncloader.stats import LoaderStats
@@ -118,10 +118,18 @@ class _LoopThread:
             if self._loop is None:
                 self._pid = os.getpid()
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run_loop, args=(self._loop,), name="asyncloader-loop", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=_run_loop, args=(self._loop,), name="asyncloader-loop", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    coroutine.close()
+                    self._loop.close()
+                    self._loop = None
+                    raise WorkerError(
+                        f"no thread could be started ({error}): the limit on processes or on memory is reached; "
+                        "raise it (ulimit -u, ulimit -v), or use AsyncDataLoader, which needs one thread less"
+                    ) from error
+                self._thread = thread
             loop = self._loop
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
