@@ -112,7 +112,7 @@ def test_two_hundred_passes_of_one_loader_with_processes() -> None:
 
 
 @pytest.mark.parametrize("end", ["closed", "dropped"])
-@pytest.mark.parametrize(("workers", "count"), [("threads", 300), ("processes", 12)])
+@pytest.mark.parametrize(("workers", "count"), [("threads", 300), ("processes", 8)])
 def test_a_new_loader_each_time(workers: str, count: int, end: str) -> None:
     def use() -> None:
         loader = al.DataLoader(Images(), 4, workers=workers, num_workers=2, prefetch=4)

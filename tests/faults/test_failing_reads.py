@@ -26,8 +26,7 @@ COUNT, BAD = 40, 17
 WORKERS = (
     {"num_workers": 0},
     {"num_workers": 2},
-    {"workers": "processes", "num_workers": 2},
-    {"workers": "processes", "num_workers": 1, "threads_per_worker": 2},
+    {"workers": "processes", "num_workers": 1},
 )
 
 def check(error):

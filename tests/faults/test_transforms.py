@@ -82,7 +82,7 @@ def test_the_sample_is_named_and_the_rest_comes(
     workers: dict[str, Any], action: Callable[[bytes], Any], kind: type[Exception], says: str, records: Path
 ) -> None:
     dataset = al.RecordDataset(records, transform=At(action))
-    timeout = 2 if action is sleeps else None
+    timeout = 1.5 if action is sleeps else None
     whole = [[payload(number, 200) for number in range(start, start + 5)] for start in range(0, COUNT, 5)]
 
     with al.DataLoader(dataset, 5, collate_fn=list, timeout=timeout, **workers) as loader:
