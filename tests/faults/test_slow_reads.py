@@ -51,7 +51,7 @@ async def consume(kind, on_error, transform):
     assert time.monotonic() - closing < 10, "closing waited"
     if on_error == "raise":
         assert got == list(range(15)), got
-        assert message.startswith("batch 3 of epoch 0 (positions 15, 16, 17, 18, 19) was not there after 1.5 s"), message
+        assert message.startswith("batch 3 of epoch 0 (positions 15, 16, 17, 18, 19) was not there after 1.5 s")
     else:
         assert (got, message) == ([number for number in range(40) if number != 17], ""), (got, message)
 
