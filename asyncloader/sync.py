@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -153,12 +154,15 @@ class _LoopThread:
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
+    # In place of the loop's own, whose end would wait for a read that is stuck.
+    pool = ThreadPoolExecutor(thread_name_prefix="asyncloader-read")
+    loop.set_default_executor(pool)
     try:
         loop.run_forever()
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_default_executor())
     finally:
+        pool.shutdown(wait=False, cancel_futures=True)
         loop.close()

@@ -118,15 +118,16 @@ class ThreadExecutor:
             for _ in at_it:
                 self._num_workers += 1
                 self._add_thread()
-        if not at_it or self._maker.on_error == "raise":
+        if self._maker.on_error == "raise" or (not at_it and job.unbegun):
             return None
         # Where samples are read together the one reported last need not be the one that is stuck.
         known = job.careful or self._maker.asks_one_by_one
         stuck = [position for position in at_it if position is not None] if known else []
-        if known and not stuck:
+        if at_it and known and not stuck:
             return None  # no sample is stuck, but the collate function
         successor = job.without(stuck, error)
         successor.careful = True
+        successor.unbegun = int(not at_it)  # what is read on the event loop is stuck there, or all threads are
         return successor
 
     def close(self) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
 import pytest
+import simplejpeg
 
 import asyncloader as al
 from asyncloader.errors import LoaderTimeoutError, LoaderWarning
@@ -97,6 +99,41 @@ def test_the_loop_is_free_while_coroutines_wait_for_a_slow_read(tmp_path: Path, 
     path, offsets = write_records(tmp_path, 40, 3000)
     run = faulty("slow", offsets[17] + 100, offsets[17] + 101, dedent(code), path)
     assert run == ("gave up\nthe others came\n", "", 0)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+def test_a_picture_s_file_that_is_read_too_slowly_holds_nothing_up(
+    workers: str, on_error: str, tmp_path: Path, faulty: Faulty
+) -> None:
+    code = """
+    import os, sys, time, warnings
+    import asyncloader as al
+    from asyncloader.errors import LoaderTimeoutError, LoaderWarning
+
+    folder, workers, on_error = sys.argv[1:]
+    warnings.simplefilter("ignore", LoaderWarning)
+    dataset, got = al.ImageFolderDataset(folder), []
+    with al.DataLoader(dataset, 5, workers=workers, num_workers=1, timeout=1.5, on_error=on_error) as loader:
+        try:
+            for images, _ in loader:
+                got += [round(float(image.mean()) / 10) for image in images]
+        except LoaderTimeoutError as error:
+            assert on_error == "raise" and "batch 2 of epoch 0 (positions 10, 11, 12, 13, 14)" in str(error), error
+        closing = time.monotonic()
+    assert time.monotonic() - closing < 10, "closing waited"
+    assert got == (list(range(10)) if on_error == "raise" else [n for n in range(20) if n != 13]), got
+    print("done", flush=True)
+    os._exit(0)  # else Python waits for the read
+    """
+    for number in range(20):
+        # One folder a class, in the order of their names; the files in one of them are spoiled.
+        folder = tmp_path / ("a" if number < 13 else "spoiled" if number == 13 else "z")
+        folder.mkdir(exist_ok=True)
+        picture = simplejpeg.encode_jpeg(np.full((40, 40, 3), 10 * number, np.uint8))
+        (folder / f"{number:02d}.jpg").write_bytes(picture)
+    run = faulty("slow", 0, 1, dedent(code), tmp_path, workers, on_error)
+    assert run == ("done\n", "", 0)
 
 
 class ReadsMany(Numbers):
