@@ -74,6 +74,19 @@ def tests_oldest(session: nox.Session) -> None:
     session.run("pytest", *pytest_arguments(session))
 
 
+@nox.session
+def tests_as_macos(session: nox.Session) -> None:
+    """What reads, and what has processes, without what Linux has and macOS has not."""
+    if sys.platform != "linux":
+        session.skip("only Linux has what this hides")
+    session.install(".[test]")
+    folders = [f"tests/{name}" for name in ("storage", "recordio", "reader", "loader")]
+    files = [f"tests/processes/test_{name}.py" for name in ("batches", "ends", "shared_memory", "workers")]
+    hide = {"PYTHONPATH": os.path.abspath("tests/as_macos")}  # its sitecustomize runs in every Python of the session
+    session.run("python", "-c", "import os, sitecustomize; assert not hasattr(os, 'memfd_create')", env=hide)
+    session.run("pytest", *pytest_arguments(session), *folders, *files, env=hide)
+
+
 @nox.session(python=OLDEST_PYTHON)
 def mxnet(session: nox.Session) -> None:
     """What is compared with the real mxnet 1.9.1. Its im2rec needs OpenCV; scikit-learn brings two photographs."""

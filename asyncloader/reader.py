@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asyncloader.errors import LoaderClosedError
+from asyncloader.errors import LoaderClosedError, WorkerError
 from asyncloader.offload import in_thread
 from asyncloader.recordio import RecordReader
 
 __all__ = ["AsyncRecordReader"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: Records read at once when iterating, and how many such reads are ahead of the consumer.
 _RECORDS_PER_READ = 64
@@ -62,7 +65,7 @@ class AsyncRecordReader:
     async def __aenter__(self) -> Self:
         self._pool = ThreadPoolExecutor(self._max_threads, thread_name_prefix="asyncloader-reader")
         try:
-            opening = self._pool.submit(RecordReader, self.path, self._index_path)
+            opening = _submit(self._pool, RecordReader, self.path, self._index_path)
             self._reader = await asyncio.wrap_future(opening)
         except BaseException:
             await self.aclose()
@@ -96,12 +99,12 @@ class AsyncRecordReader:
     async def read(self, position: int) -> bytes:
         """Read one record, by its position in the index."""
         reader, pool = self._opened()
-        return await asyncio.wrap_future(pool.submit(reader.read, position))
+        return await asyncio.wrap_future(_submit(pool, reader.read, position))
 
     async def read_many(self, positions: Sequence[int]) -> list[bytes]:
         """Read records by their positions: one coalesced read, the results in the order asked."""
         reader, pool = self._opened()
-        return await asyncio.wrap_future(pool.submit(_read_many, reader, np.asarray(positions, np.int64)))
+        return await asyncio.wrap_future(_submit(pool, _read_many, reader, np.asarray(positions, np.int64)))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Go through the records in file order, with reads ahead of the consumer."""
@@ -147,7 +150,21 @@ class _FileOrder:
         while len(self._reads) < _READS_AHEAD and self._next < len(self._order):
             positions = self._order[self._next : self._next + _RECORDS_PER_READ]
             self._next += len(positions)
-            self._reads.append(self._pool.submit(self._reader.read_many, positions, on_error="return"))
+            self._reads.append(_submit(self._pool, _read_each, self._reader, positions))
+
+
+def _submit(pool: ThreadPoolExecutor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    try:
+        return pool.submit(function, *args, **kwargs)
+    except RuntimeError as error:
+        raise WorkerError(
+            f"no thread could be started ({error}): the limit on processes or on memory is reached; "
+            "raise it (ulimit -u, ulimit -v), or lower max_threads"
+        ) from error
+
+
+def _read_each(reader: RecordReader, positions: NDArray[np.int64]) -> list[bytes | memoryview | Exception]:
+    return reader.read_many(positions, on_error="return")
 
 
 def _read_many(reader: RecordReader, positions: NDArray[np.int64]) -> list[bytes]:

@@ -7,10 +7,11 @@ import os
 import threading
 import weakref
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from asyncloader.errors import LoaderClosedError
+from asyncloader.errors import LoaderClosedError, WorkerError
 from asyncloader.loader import AsyncDataLoader
 from asyncloader.pipeline import BatchStream
 from asyncloader.stats import LoaderStats
@@ -118,10 +119,18 @@ class _LoopThread:
             if self._loop is None:
                 self._pid = os.getpid()
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run_loop, args=(self._loop,), name="asyncloader-loop", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=_run_loop, args=(self._loop,), name="asyncloader-loop", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    coroutine.close()
+                    self._loop.close()
+                    self._loop = None
+                    raise WorkerError(
+                        f"no thread could be started ({error}): the limit on processes or on memory is reached; "
+                        "raise it (ulimit -u, ulimit -v), or use AsyncDataLoader, which needs one thread less"
+                    ) from error
+                self._thread = thread
             loop = self._loop
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
@@ -145,12 +154,15 @@ class _LoopThread:
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
+    # In place of the loop's own, whose end would wait for a read that is stuck.
+    pool = ThreadPoolExecutor(thread_name_prefix="asyncloader-read")
+    loop.set_default_executor(pool)
     try:
         loop.run_forever()
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_default_executor())
     finally:
+        pool.shutdown(wait=False, cancel_futures=True)
         loop.close()

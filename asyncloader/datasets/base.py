@@ -86,8 +86,6 @@ class LoadContext:
         Seconds spent, counted here by the dataset.
     before_sample : callable
         Called with each position before a user's code makes its sample; it may raise to end the work.
-    watched : bool
-        Whether it is to be called before every sample, with a user's code or without.
     """
 
     memory: BatchMemory
@@ -97,7 +95,6 @@ class LoadContext:
     reading: float = 0.0
     decoding: float = 0.0
     before_sample: Callable[[int], None] = field(default=lambda position: None, repr=False)
-    watched: bool = False
 
     def rng(self, position: int) -> np.random.Generator:
         """Give the generator of one sample: the same for any worker, at any time."""

@@ -132,7 +132,7 @@ class ImageRecordDataset(Dataset):
 
     def load_many(self, positions: Sequence[int], context: LoadContext) -> Sequence[Any]:
         """Read and decode the images at ``positions``."""
-        if self.samples.transform is None and not context.watched:
+        if self.samples.transform is None:
             return self._load_plain(positions, context)
         with context.time_decoding():
             return self.samples.make(self._parts(positions, context), positions, self.locate, context)

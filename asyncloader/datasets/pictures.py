@@ -58,18 +58,16 @@ class PictureSamples:
         if slots is None:
             slots = range(context.first_slot, context.first_slot + len(positions))
         decoder, transform, memory = self.decoder, self.transform, context.memory
-        users_code = transform is not None or context.watched
         samples: list[Any] = [None] * len(positions)
         for place, picture, label in parts:
             position, slot, step = positions[place], slots[place], "decoding"
             try:
                 if isinstance(picture, Exception):
                     raise picture
-                if users_code:
-                    context.before_sample(position)
                 if transform is None:
                     samples[place] = decoder(picture, memory, slot), label
                 else:
+                    context.before_sample(position)
                     image = decoder(picture)  # what is decoded does not enter the batch, so it has no row there
                     step = str(transform)
                     samples[place] = _into_row(transform.on_pair(image, label, position, context), memory, slot)

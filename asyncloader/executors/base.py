@@ -36,9 +36,11 @@ class Job:
     abandoned : bool
         Set when nobody wants the batch any more; looked at before each sample.
     active : dict
-        The position each slice is at, by the slice's first slot.
+        The position each slice is at, by the slice's first slot; None where it is at no sample that is known.
     careful : bool
-        Whether a process reports each position before it makes the sample; set once a batch has cost a worker.
+        Whether samples are read and made one by one, each reported before; set once a batch has cost a worker.
+    unbegun : int
+        How many times it was given up before a worker had begun it.
     """
 
     number: int
@@ -50,6 +52,7 @@ class Job:
     abandoned: bool = False
     active: dict[int, Any] = field(default_factory=dict)
     careful: bool = False
+    unbegun: int = 0
 
     def abandon(self) -> None:
         """Say that nobody wants the batch any more: it does not start, or ends at its next sample."""

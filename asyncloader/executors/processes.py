@@ -25,6 +25,9 @@ __all__ = ["ProcessExecutor"]
 #: How long ``close`` waits for the workers; they are killed long before.
 CLOSE_TIMEOUT = 5.0
 
+#: A batch is not asked for again when so many timeouts have passed without a worker that was ready to begin it.
+UNBEGUN = 5
+
 #: From this many bytes of arrays on, a dataset's are shared by the workers instead of sent to each.
 SHARED_PAYLOAD = 1 << 16
 
@@ -111,6 +114,9 @@ class ProcessExecutor:
         if begun and len(successor.failed) == len(job.failed):
             return None  # no sample is stuck, but the collate function
         successor.careful = True
+        successor.unbegun = 0 if begun else job.unbegun + 1
+        if successor.unbegun >= UNBEGUN:
+            return None
         return successor
 
     def close(self) -> None:

@@ -111,16 +111,24 @@ class ThreadExecutor:
 
     def expire(self, job: Job, error: Exception) -> Job | None:
         """Leave the threads that are stuck to themselves, and put others in their place."""
-        stuck = list(job.active.values())
+        at_it = list(job.active.values())
         job.abandon()
         with self._lock:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
-            for _ in stuck:
+            for _ in at_it:
                 self._num_workers += 1
                 self._add_thread()
-        if not stuck or self._maker.on_error == "raise":
+        if self._maker.on_error == "raise" or (not at_it and job.unbegun):
             return None
-        return job.without(stuck, error)
+        # Where samples are read together the one reported last need not be the one that is stuck.
+        known = job.careful or self._maker.asks_one_by_one
+        stuck = [position for position in at_it if position is not None] if known else []
+        if at_it and known and not stuck:
+            return None  # no sample is stuck, but the collate function
+        successor = job.without(stuck, error)
+        successor.careful = True
+        successor.unbegun = int(not at_it)  # what is read on the event loop is stuck there, or all threads are
+        return successor
 
     def close(self) -> None:
         """End the threads; one in the middle of a sample is given a while."""
@@ -202,6 +210,7 @@ class _BatchTask:
             with self._lock:
                 self._missing -= 1
                 if self._missing:
+                    del job.active[self._cuts[part]]  # this thread is free
                     return
             made = self._maker.finish(job, self._memory, [part for part in self._slices if part is not None])
         except Exception as error:

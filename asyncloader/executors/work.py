@@ -80,10 +80,15 @@ class BatchMaker:
         """Make the memory of one batch, for :meth:`load` and :meth:`finish`."""
         return BatchMemory(len(job.positions), empty, use_rows=self._uniform and self._takes_memory)
 
-    def make(self, job: Job, empty: Empty = np.empty, watch: Callable[[Any], None] | None = None) -> Made:
+    @property
+    def asks_one_by_one(self) -> bool:
+        """Whether each sample is asked for by itself, so that what is reported is the very sample a slice is at."""
+        return not isinstance(self.dataset, Dataset) and _read_many(self.dataset) is None
+
+    def make(self, job: Job, empty: Empty = np.empty) -> Made:
         """Make a whole batch in this thread."""
         memory = self.memory(job, empty)
-        return self.finish(job, memory, [self.load(job, memory, watch=watch)])
+        return self.finish(job, memory, [self.load(job, memory)])
 
     def load(
         self,
@@ -104,7 +109,7 @@ class BatchMaker:
         start, stop : int
             The slice.
         watch : callable, optional
-            Told each position before its sample is made.
+            Told each position before its sample is made, if the job is to be done with care.
         """
         stop = len(job.positions) if stop is None else stop
         active = job.active
@@ -113,22 +118,24 @@ class BatchMaker:
             if job.abandoned:
                 raise JobAbandoned
             active[start] = position
-            if watch is not None:
+            if watch is not None and job.careful:
                 watch(position)
             if self.seed_globals:
                 _seed_globals(sample_seed(self.seed, job.epoch, position))
 
-        context = LoadContext(memory, start, self.seed, job.epoch, watched=watch is not None)
+        active[start] = None
+        context = LoadContext(memory, start, self.seed, job.epoch)
         context.before_sample = before_sample
+        load = self._load_one_by_one if job.careful else self._load
         part = job.positions[start:stop]
         # Python's integers, which datasets of lists and dicts can be asked for too.
         positions: list[Any] = part.tolist() if isinstance(part, np.ndarray) else part
         payloads = job.payloads[start:stop] if job.payloads is not None else None
         if job.failed:
-            samples = self._load_without(job.failed, start, positions, payloads, context)
+            samples = self._load_without(load, job.failed, start, positions, payloads, context)
         else:
-            samples = self._load(positions, payloads, context)
-        active.pop(start, None)
+            samples = load(positions, payloads, context)
+        active[start] = None
         skipped: list[str] = []
         if not isinstance(samples, Columns) and any(type(sample) is Failure for sample in samples):
             settled = [self._settle(sample) if type(sample) is Failure else sample for sample in samples]
@@ -138,6 +145,7 @@ class BatchMaker:
 
     def _load_without(
         self,
+        load: Callable[[Sequence[Any], Sequence[object] | None, LoadContext], Sequence[Any]],
         failed: Mapping[int, Exception],
         start: int,
         positions: Sequence[Any],
@@ -148,9 +156,21 @@ class BatchMaker:
         context.memory.use_rows = False  # rows are for slots without gaps
         wanted = [place for place in range(len(positions)) if start + place not in failed]
         chosen = [payloads[place] for place in wanted] if payloads is not None else None
-        samples = iter(self._load([positions[place] for place in wanted], chosen, context) if wanted else ())
+        samples = iter(load([positions[place] for place in wanted], chosen, context) if wanted else ())
         places = range(start, start + len(positions))
         return [Failure(failed[place]) if place in failed else next(samples) for place in places]
+
+    def _load_one_by_one(
+        self, positions: Sequence[Any], payloads: Sequence[object] | None, context: LoadContext
+    ) -> list[Any]:
+        """Do the same so that it is known which sample a read is for, where one is stuck or ends the process."""
+        samples: list[Any] = []
+        first = context.first_slot
+        for place, position in enumerate(positions):
+            context.before_sample(position)
+            context.first_slot = first + place
+            samples += self._load([position], payloads[place : place + 1] if payloads is not None else None, context)
+        return samples
 
     def _load(self, positions: Sequence[Any], payloads: Sequence[object] | None, context: LoadContext) -> Sequence[Any]:
         dataset = self.dataset
@@ -160,9 +180,8 @@ class BatchMaker:
         if isinstance(dataset, Dataset):
             return dataset.load_many(positions, context)
         with context.time_decoding():
-            read_many = getattr(dataset, "read_many", None) or getattr(dataset, "__getitems__", None)
-            alone = context.watched and hasattr(dataset, "__getitem__")
-            if read_many is None or alone:
+            read_many = _read_many(dataset)
+            if read_many is None:
                 return [self._one(position, context) for position in positions]
             context.before_sample(positions[0])
             try:
@@ -192,6 +211,23 @@ class BatchMaker:
             return failure
         assert isinstance(error, AsyncLoaderError)
         return self.on_error(error)
+
+    def settle_unsendable(self, job: Job, part: Slice) -> bool:
+        """Do the same with samples that cannot leave the process: generators, locks, open files. False if all can."""
+        import cloudpickle
+
+        found = False
+        for slot, (position, sample) in enumerate(zip(job.positions, part.samples, strict=True)):
+            if type(sample) is Failure:
+                continue
+            try:
+                cloudpickle.dumps(sample, protocol=5, buffer_callback=lambda buffer: None)
+            except Exception as error:
+                found = True
+                location = self.dataset.locate(position) if isinstance(self.dataset, Dataset) else Location()
+                failed = sample_error(error, location, position, "sending it from its worker process")
+                part.samples[slot] = self._settle(Failure(failed))
+        return found
 
     def finish(self, job: Job, memory: BatchMemory, slices: list[Slice]) -> Made:
         """Collate the slices of a batch, given in order."""
@@ -229,6 +265,11 @@ def batch_nbytes(batch: Any) -> int:
     if isinstance(batch, list | tuple):
         return sum(map(batch_nbytes, batch))
     return 8
+
+
+def _read_many(dataset: Any) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
+    found: Callable[[Sequence[Any]], Sequence[Any]] | None = getattr(dataset, "read_many", None)
+    return found or getattr(dataset, "__getitems__", None)
 
 
 def _name(thing: object) -> str:

@@ -92,7 +92,7 @@ class _Worker:
         self._options = options
         self._thread_limit = thread_limit
         self._sending = threading.Lock()
-        self._inbox: queue.SimpleQueue[tuple[int, Job, int | None, bool] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[int, Job, int | None] | None] = queue.SimpleQueue()
         self._jobs: dict[int, Job] = {}
         self._blocks: dict[int, Any] = {}
 
@@ -180,18 +180,19 @@ class _Worker:
 
         try:
             job = Job(*pickle.loads(pickled))
+            job.careful = careful
         except Exception as error:  # positions of a sampler's own classes
             self._send("error", number, pack_error(error))
             return
         self._jobs[number] = job
-        self._inbox.put((number, job, block, careful))
+        self._inbox.put((number, job, block))
 
     def _make_batches(self) -> None:
         while (item := self._inbox.get()) is not None:
             self._make(*item)
             del item
 
-    def _make(self, number: int, job: Job, block: int | None, careful: bool) -> None:
+    def _make(self, number: int, job: Job, block: int | None) -> None:
         from asyncloader.executors.wire import BlockWriter, pack, pack_error
         from asyncloader.executors.work import JobAbandoned
 
@@ -201,11 +202,16 @@ class _Worker:
         try:
             writer = BlockWriter(self._blocks[block] if block is not None else None)
             memory = self._maker.memory(job, writer.empty)
-            samples = self._maker.load(job, memory, watch=report if careful else None)
-            if careful:
+            samples = self._maker.load(job, memory, watch=report)
+            if job.careful:
                 report(None)
             made = self._maker.finish(job, memory, [samples])
-            packed, rest = pack(made, writer)
+            try:
+                packed, rest = pack(made, writer)
+            except Exception:
+                if not self._maker.settle_unsendable(job, samples):
+                    raise
+                packed, rest = pack(self._maker.finish(job, memory, [samples]), writer)
         except JobAbandoned:
             self._send("abandoned", number)
         except BaseException as error:

@@ -20,6 +20,9 @@ import asyncloader
 
 ROOT = Path(asyncloader.__file__).parents[1]
 
+#: Whether the kernel ends workers with their parent. Else the end of their connection tells them, which needs the GIL.
+KERNEL_ENDS_WORKERS = sys.platform == "linux" and not hasattr(sys.modules.get("sitecustomize"), "AS_MACOS")
+
 
 class Numbers:
     """Sample ``i`` is an array full of ``i``, and ``i`` itself."""
@@ -66,6 +69,12 @@ def numbers(batches: list[Any]) -> list[int]:
     for arrays, labels in batches:
         assert (arrays.reshape(len(labels), -1) == labels[:, None]).all()
     return [number for _, labels in batches for number in labels.tolist()]
+
+
+def shared_blocks(pid: int | str = "self") -> list[str]:
+    """The lines of a process's memory map that are blocks it shares with others: memfds, or objects without a name."""
+    lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if "memfd:asyncloader" in line or re.search(r"/dev/shm/.*\(deleted\)$", line)]
 
 
 def worker_processes(pid: int | None = None) -> list[psutil.Process]:

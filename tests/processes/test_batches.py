@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 import asyncloader as al
-from asyncloader.errors import WorkerError
-from tests.processes.helpers import Numbers, numbers, run_python, worker_processes
+from asyncloader.errors import SampleError, WorkerError
+from tests.processes.helpers import Numbers, numbers, run_python, shared_blocks, worker_processes
 
 LARGE = (64, 64)  # int32, 16 KB a sample
 
@@ -50,7 +50,7 @@ def test_what_the_consumer_writes_reaches_no_other_batch() -> None:
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
 def test_the_memory_that_is_shared_is_bounded_when_the_consumer_keeps_everything() -> None:
     def blocks(process: psutil.Process) -> int:
-        return sum("memfd:" in line for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines())
+        return len(shared_blocks(process.pid))
 
     gc.collect()
     assert blocks(psutil.Process()) == 0  # what earlier tests had is gone
@@ -76,8 +76,8 @@ def test_memory_does_not_stay_as_large_as_the_largest_batch_made_it() -> None:
             return np.full(8_000_000 if position == 5 else 10_000, position % 100, np.uint8)
 
     def mapped() -> int:
-        maps = psutil.Process().memory_maps(grouped=False)
-        return sum(found.size for found in maps if "memfd:" in found.path)
+        bounds = (line.split()[0].split("-") for line in shared_blocks())
+        return sum(int(end, 16) - int(start, 16) for start, end in bounds)
 
     with al.DataLoader(OneIsHuge(300), 1, workers="processes", num_workers=2, prefetch=4) as loader:
         for number, batch in enumerate(loader):
@@ -226,8 +226,10 @@ def test_what_cannot_leave_the_worker_fails_its_batch_alone() -> None:
     with al.DataLoader(Fails(3), None, workers="processes", num_workers=1) as loader:
         batches = iter(loader)
         assert next(batches) == 0
-        with pytest.raises(TypeError, match="generator"):
+        with pytest.raises(SampleError, match="generator") as caught:
             next(batches)
+        assert caught.value.position == 1
+        assert isinstance(caught.value.__cause__, TypeError)
         assert next(batches) == 2
 
 
