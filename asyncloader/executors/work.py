@@ -28,11 +28,10 @@ class JobAbandoned(BaseException):
 
 
 class Slice:
-    """The samples of part of a batch, the messages of those that were dropped, and what making them cost."""
+    """The samples of part of a batch, and what making them cost."""
 
-    def __init__(self, samples: Sequence[Any], skipped: list[str], context: LoadContext) -> None:
+    def __init__(self, samples: Sequence[Any], context: LoadContext) -> None:
         self.samples = samples
-        self.skipped = skipped
         self.context = context
 
 
@@ -136,12 +135,9 @@ class BatchMaker:
         else:
             samples = load(positions, payloads, context)
         active[start] = None
-        skipped: list[str] = []
         if not isinstance(samples, Columns) and any(type(sample) is Failure for sample in samples):
-            settled = [self._settle(sample) if type(sample) is Failure else sample for sample in samples]
-            skipped = [str(sample.error) for sample in settled if type(sample) is Failure]
-            samples = [sample for sample in settled if type(sample) is not Failure]
-        return Slice(samples, skipped, context)
+            samples = [self._settle(sample) if type(sample) is Failure else sample for sample in samples]
+        return Slice(samples, context)
 
     def _load_without(
         self,
@@ -216,8 +212,10 @@ class BatchMaker:
         """Do the same with samples that cannot leave the process: generators, locks, open files. False if all can."""
         import cloudpickle
 
-        found = False
-        for slot, (position, sample) in enumerate(zip(job.positions, part.samples, strict=True)):
+        if isinstance(part.samples, Columns):
+            return False  # arrays
+        found, samples = False, list(part.samples)
+        for slot, (position, sample) in enumerate(zip(job.positions, samples, strict=True)):
             if type(sample) is Failure:
                 continue
             try:
@@ -226,13 +224,19 @@ class BatchMaker:
                 found = True
                 location = self.dataset.locate(position) if isinstance(self.dataset, Dataset) else Location()
                 failed = sample_error(error, location, position, "sending it from its worker process")
-                part.samples[slot] = self._settle(Failure(failed))
+                samples[slot] = self._settle(Failure(failed))
+        part.samples = samples
         return found
 
     def finish(self, job: Job, memory: BatchMemory, slices: list[Slice]) -> Made:
         """Collate the slices of a batch, given in order."""
         start = time.perf_counter()
         samples = slices[0].samples if len(slices) == 1 else list(itertools.chain(*(part.samples for part in slices)))
+        skipped: list[str] = []
+        if not isinstance(samples, Columns):  # in which there is none that failed
+            skipped = [str(sample.error) for sample in samples if type(sample) is Failure]
+        if skipped:
+            samples = [sample for sample in samples if type(sample) is not Failure]
         batch: Any = None
         if samples:
             if self.collate_fn is None:
@@ -246,7 +250,7 @@ class BatchMaker:
             batch,
             len(samples),
             batch_nbytes(batch),
-            [message for part in slices for message in part.skipped],
+            skipped,
             reading=sum(part.context.reading for part in slices),
             decoding=sum(part.context.decoding for part in slices),
             collating=time.perf_counter() - start,
