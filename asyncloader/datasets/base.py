@@ -212,8 +212,11 @@ class Dataset(ABC):
 
 
 def located(error: ErrorT, location: Location, position: int) -> ErrorT:
-    """Give an error of the package its place: the same kind and cause, the message with the sample's identity."""
-    if error.position is not None:
+    """Give an error of the package its place: the same kind and cause, the message with the sample's identity.
+
+    One that a reader has placed by the record's position in its file is placed by the sample's position in the dataset.
+    """
+    if error.position == position:
         return error
     placed = type(error)(
         f"{location.describe(position)}: {error}",
@@ -239,6 +242,13 @@ def sample_error(error: Exception, location: Location, position: int, step: str)
     )
     wrapped.__cause__ = error
     return wrapped
+
+
+def unread(error: Exception, location: Location, position: int) -> Failure:
+    """Give what stands for a sample whose bytes could not be had."""
+    if isinstance(error, AsyncLoaderError):
+        return Failure(located(error, location, position))
+    return Failure(sample_error(error, location, position, "reading"))
 
 
 def as_indexes(positions: Sequence[int]) -> NDArray[np.int64]:

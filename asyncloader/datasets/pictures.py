@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncloader.datasets.base import Failure, LoadContext, Location, Transform, located, sample_error
+from asyncloader.datasets.base import Failure, LoadContext, Location, Transform, located, sample_error, unread
 from asyncloader.decoders import Buffer, ImageDecoder
 from asyncloader.errors import DecodeError
 from asyncloader.memory import BatchMemory
@@ -61,9 +61,10 @@ class PictureSamples:
         samples: list[Any] = [None] * len(positions)
         for place, picture, label in parts:
             position, slot, step = positions[place], slots[place], "decoding"
+            if isinstance(picture, Exception):
+                samples[place] = unread(picture, locate(position), position)
+                continue
             try:
-                if isinstance(picture, Exception):
-                    raise picture
                 if transform is None:
                     samples[place] = decoder(picture, memory, slot), label
                 else:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asyncloader.collate import stack
-from asyncloader.datasets.base import Dataset, Failure, LoadContext, Location, Transform, located, sample_error
+from asyncloader.datasets.base import Dataset, Failure, LoadContext, Location, Transform, located, sample_error, unread
 from asyncloader.datasets.records import PathOrPaths, RecordFiles
 from asyncloader.errors import AsyncLoaderError, DecodeError
 
@@ -85,7 +85,7 @@ class ProtobufRecordDataset(Dataset):
 
     def _sample(self, payload: bytes | memoryview | Exception, position: int, context: LoadContext) -> Any:
         if isinstance(payload, Exception):
-            return Failure(payload)
+            return unread(payload, self.locate(position), position)
         try:
             context.before_sample(position)
             features, labels = parse_record(payload)

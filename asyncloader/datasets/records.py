@@ -10,7 +10,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from asyncloader.datasets.base import Dataset, Failure, LoadContext, Location, Transform, as_indexes, sample_error
+from asyncloader.datasets.base import (
+    Dataset,
+    Failure,
+    LoadContext,
+    Location,
+    Transform,
+    as_indexes,
+    sample_error,
+    unread,
+)
 from asyncloader.errors import MissingFileError
 from asyncloader.recordio import RecordReader
 from asyncloader.recordio.cutting import Cut
@@ -153,14 +162,15 @@ class RecordDataset(Dataset):
         with context.time_reading():
             payloads = self.files.read_many(positions)
             if self.transform is None:
-                return [bytes(p) if not isinstance(p, Exception) else Failure(p) for p in payloads]
+                pairs = zip(payloads, positions, strict=True)
+                return [unread(p, self.locate(at), at) if isinstance(p, Exception) else bytes(p) for p, at in pairs]
         with context.time_decoding():
             return [self._transformed(*item, context) for item in zip(payloads, positions, strict=True)]
 
     def _transformed(self, payload: Payload, position: int, context: LoadContext) -> Any:
         assert self.transform is not None
         if isinstance(payload, Exception):
-            return Failure(payload)
+            return unread(payload, self.locate(position), position)
         try:
             context.before_sample(position)
             return self.transform.on_value(bytes(payload), position, context)
