@@ -89,7 +89,7 @@ def test_a_worker_that_starts_later_names_the_file_that_it_cannot_open(
 @pytest.mark.parametrize("spoil", [delete, make_unreadable])
 def test_a_file_that_is_open_is_read_to_its_end(spoil: Callable[[Path], None], workers: str, tmp_path: Path) -> None:
     path, _ = write_records(tmp_path, COUNT, 3000)
-    with al.DataLoader(al.RecordDataset(path), 5, collate_fn=list, workers=workers, num_workers=2) as loader:
+    with al.DataLoader(al.RecordDataset(path), 5, collate_fn=list, workers=workers, num_workers=1) as loader:
         for epoch in range(2):
             got = []
             for batch in loader:

@@ -106,7 +106,7 @@ def test_a_reader_for_coroutines_says_that_no_thread_can_be_started(tmp_path: Pa
         loop.run_until_complete(read())
     except WorkerError as error:
         print(error)
-    limit(1 << 31)
+    limit(1 << 34)  # for several threads with stacks of that size
     print(loop.run_until_complete(read()))
     """
     out, err, status = run_python("-c", PROGRAM + dedent(code), str(tmp_path))
