@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
@@ -42,10 +41,11 @@ class IteratedPlan:
         cut: Cut,
     ) -> None:
         self.division: Division | None = None
+        self.ended_early = False
         self._convert = convert
         self._cut = cut
         self._head: list[object] = []  # fills up short ranks; fewer than world_size items are ever missing
-        self._rest = _leave_out(self._keep_head(chain(carry, items)), taken)
+        self._rest = self._leave_out(self._keep_head(chain(carry, items)), taken)
         self._step = -1
         self._now: list[object] = []
         self._next: list[object] | None = None
@@ -99,11 +99,10 @@ class IteratedPlan:
                 self._head.append(item)
             yield item
 
-
-def _leave_out(items: Iterator[object], taken: RangeSet) -> Iterator[object]:
-    at = 0
-    for start, stop in taken:
-        yield from islice(items, start - at)
-        deque(islice(items, stop - start), maxlen=0)
-        at = stop
-    yield from items
+    def _leave_out(self, items: Iterator[object], taken: RangeSet) -> Iterator[object]:
+        at = 0
+        for start, stop in taken:
+            yield from islice(items, start - at)
+            self.ended_early = sum(1 for _ in islice(items, stop - start)) < stop - start
+            at = stop
+        yield from items

@@ -122,7 +122,8 @@ class Pass:
         division = self._plan.division
         if division is None:
             return
-        if self._given_before.stop > division.steps or (self._progress.taken.size and not division.total):
+        nothing_left = self._progress.taken.size and not division.total
+        if self._given_before.stop > division.steps or self._plan.ended_early or nothing_left:
             raise StateError(
                 f"the state is from further on in epoch {self.epoch} than where the sampler ended; "
                 "resume with the sampler that the state was saved with"

@@ -41,6 +41,10 @@ class Plan(Protocol):
     def division(self) -> Division | None:
         """How the pass is cut; None as long as the end of a sampler was not seen."""
 
+    @property
+    def ended_early(self) -> bool:
+        """Whether a sampler ended before what was given earlier; known with `division`."""
+
     def batch(self, number: int) -> Positions | None:
         """Give the positions of a batch, None past the last one; asked for in rising order, by one thread."""
 
@@ -95,6 +99,8 @@ class OrderPlan:
     rank : int
         For whom.
     """
+
+    ended_early = False  # its length is known when the state is loaded
 
     def __init__(self, remainder: Remainder, division: Division, rank: int) -> None:
         self.division = division

@@ -7,7 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from asyncloader.errors import StateError
@@ -187,6 +187,7 @@ def test_fuzzed_fields_give_state_errors_only(changes: dict[str, object], iterat
     ),
     st.booleans(),
 )
+@example({"earlier_samples": [[1, 2**31]]}, True)  # beyond the end of the sampler
 @settings(max_examples=500)
 def test_fuzzed_numbers_give_state_errors_only(changes: dict[str, object], iterated: bool) -> None:
     schedule = Schedule(45, **ARGUMENTS)
