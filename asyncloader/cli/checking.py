@@ -177,6 +177,8 @@ class IndexCheck:
         """Describe the lines that name a place where no record is, but for those where the file is damaged."""
         if self.lines is None:
             return []
+        if len(offsets) and not len(self.lines.offsets):
+            return ["no lines: it names no record of the file; write it anew with `asyncloader index`"]
         wrong = ~np.isin(self.lines.offsets, offsets)
         for damage in damages:
             wrong &= (self.lines.offsets < damage.offset) | (self.lines.offsets >= damage.end)
