@@ -62,7 +62,10 @@ def split_image_record(payload: Buffer) -> tuple[Any, Buffer]:
     """
     size = len(payload)
     if size < _HEADER.size:
-        raise DecodeError(f"an image record has a header of {_HEADER.size} bytes, but the whole record has {size}")
+        raise DecodeError(
+            f"an image record has a header of {_HEADER.size} bytes, but the whole record has {size}; "
+            + _what_it_may_be(payload)
+        )
     count, label, _, _ = _HEADER.unpack_from(payload)
     if count == 0:
         return np.float32(label), payload[_HEADER.size :]
@@ -78,7 +81,7 @@ def split_image_record(payload: Buffer) -> tuple[Any, Buffer]:
 
 def _what_it_may_be(payload: Buffer) -> str:
     # A protobuf Record begins with field 1 or 2, length-delimited: one entry of its map of features or labels.
-    if payload[0] in (0x0A, 0x12):
+    if payload[:1] in (b"\x0a", b"\x12"):
         return (
             "it looks like a protobuf message as Amazon SageMaker writes them, which is not an image record: "
             "read it with asyncloader.datasets.protobuf.ProtobufRecordDataset"
