@@ -117,7 +117,7 @@ def _children() -> Counter[str]:
     for child in psutil.Process().children(recursive=True):
         try:
             held[f"{child.pid}: {' '.join(child.cmdline())}"] += 1
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, OSError):  # the second where Windows has it end at that moment
             continue
     return held
 

@@ -109,6 +109,7 @@ def _inside(root: str, relative: str, path: str, number: int) -> str:
     try:
         full = os.path.realpath(os.path.join(root, relative))
         inside = not os.path.isabs(relative) and os.path.commonpath([root, full]) == root
+        inside &= "\0" not in full  # which only some systems find out here
     except ValueError:  # another drive, or a character that no path has
         inside = False
     if not inside or full == root:

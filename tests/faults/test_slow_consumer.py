@@ -42,7 +42,10 @@ class Counted:
 def memory() -> int:
     """Bytes of this process and its workers, what they share counted once."""
     gc.collect()
-    private = sum(process.memory_full_info().uss for process in (psutil.Process(), *worker_processes()))
+    processes = (psutil.Process(), *worker_processes())
+    if sys.platform == "win32":
+        return sum(process.memory_info().private for process in processes)
+    private = sum(process.memory_full_info().uss for process in processes)
     if sys.platform != "linux":
         return private
     bounds = (line.split()[0].split("-") for line in shared_blocks())

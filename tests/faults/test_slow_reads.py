@@ -15,7 +15,7 @@ import simplejpeg
 import asyncloader as al
 from asyncloader.errors import LoaderTimeoutError, LoaderWarning
 from tests.faults.conftest import Faulty, write_records
-from tests.processes.helpers import Numbers, numbers
+from tests.processes.helpers import TIMEOUT, Numbers, numbers
 
 PROGRAM = """
 import asyncio, sys, time, warnings
@@ -161,7 +161,7 @@ _answer = threading.Event()
 )
 def test_in_a_read_of_many_that_is_stuck_the_right_sample_is_dropped(workers: dict[str, Any]) -> None:
     _answer.clear()
-    timeout = 1.5 if "workers" in workers else 0.4
+    timeout = TIMEOUT if "workers" in workers else 0.4
     with al.DataLoader(ReadsMany(), 10, timeout=timeout, on_error="skip", **workers) as loader:
         try:
             with pytest.warns(LoaderWarning, match="batch 1 of epoch 0"):

@@ -17,7 +17,7 @@ import pytest
 import asyncloader as al
 from asyncloader.errors import AsyncLoaderError, LoaderTimeoutError, LoaderWarning, SampleError, WorkerCrashedError
 from tests.faults.conftest import payload, write_records
-from tests.processes.helpers import run_python
+from tests.processes.helpers import TIMEOUT, run_python
 
 COUNT, BAD = 40, 17
 
@@ -63,7 +63,7 @@ def records(tmp_path: Path) -> Path:
 
 THREADS = {"num_workers": 2}
 PROCESSES = {"workers": "processes", "num_workers": 2}
-CRASH = OSError if sys.platform == "win32" else WorkerCrashedError  # Windows makes an exception of a bad address
+CRASH = SampleError if sys.platform == "win32" else WorkerCrashedError  # Windows makes an exception of a bad address
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_sample_is_named_and_the_rest_comes(
     workers: dict[str, Any], action: Callable[[bytes], Any], kind: type[Exception], says: str, records: Path
 ) -> None:
     dataset = al.RecordDataset(records, transform=At(action))
-    timeout = 1.5 if action is sleeps else None
+    timeout = TIMEOUT if action is sleeps else None
     whole = [[payload(number, 200) for number in range(start, start + 5)] for start in range(0, COUNT, 5)]
 
     with al.DataLoader(dataset, 5, collate_fn=list, timeout=timeout, **workers) as loader:

@@ -24,6 +24,11 @@ ROOT = Path(asyncloader.__file__).parents[1]
 KERNEL_ENDS_WORKERS = sys.platform == "linux" and not hasattr(sys.modules.get("sitecustomize"), "AS_MACOS")
 
 
+#: Seconds within which a batch comes from workers that have yet to start, also when the machine is busy. Under Wine,
+#: which the tests for Windows may be run by, an interpreter takes that long.
+TIMEOUT = 1.5 if sys.platform != "win32" else 6.0
+
+
 class Numbers:
     """Sample ``i`` is an array full of ``i``, and ``i`` itself."""
 
@@ -84,7 +89,7 @@ def worker_processes(pid: int | None = None) -> list[psutil.Process]:
         try:
             if child.status() != psutil.STATUS_ZOMBIE and "spawn_main" in " ".join(child.cmdline()):
                 found.append(child)
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, OSError):  # the second where Windows has it end at that moment
             continue
     return found
 

@@ -48,6 +48,7 @@ def test_what_the_consumer_writes_reaches_no_other_batch() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
 def test_the_memory_that_is_shared_is_bounded_when_the_consumer_keeps_everything() -> None:
     def blocks(process: psutil.Process) -> int:
         return len(shared_blocks(process.pid))

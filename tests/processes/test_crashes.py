@@ -50,6 +50,7 @@ def no_further_warning() -> Iterator[None]:
     assert caught[0].category is LoaderWarning
 
 
+@pytest.mark.posix  # and workers that start sooner than the next is killed
 @pytest.mark.usefixtures("no_further_warning", "no_leaks")
 def test_fifty_kills_in_an_epoch_change_nothing() -> None:
     chance = random.Random(0)

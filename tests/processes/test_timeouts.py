@@ -16,10 +16,7 @@ import pytest
 
 import asyncloader as al
 from asyncloader.errors import LoaderClosedError, LoaderTimeoutError, LoaderWarning
-from tests.processes.helpers import Acting, Numbers, gone, hold_the_gil, numbers, wait_until, worker_processes
-
-#: Longer than workers take to start when the machine is busy.
-TIMEOUT = 1.5
+from tests.processes.helpers import TIMEOUT, Acting, Numbers, gone, hold_the_gil, numbers, wait_until, worker_processes
 
 
 def sleeps(position: int) -> None:
@@ -42,7 +39,7 @@ def test_a_timeout_names_the_batch_and_its_positions_and_ends_the_worker(action:
         batches = iter(loader)
         assert numbers([next(batches)]) == [0, 1, 2, 3]
         stuck = [worker.pid for worker in worker_processes()]
-        with pytest.raises(LoaderTimeoutError, match=r"batch 1 of epoch 0 \(positions 4, 5, 6, 7\).*1.5 s"):
+        with pytest.raises(LoaderTimeoutError, match=rf"batch 1 of epoch 0 \(positions 4, 5, 6, 7\).*{TIMEOUT} s"):
             next(batches)
         assert gone(stuck)
 
