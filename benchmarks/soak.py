@@ -153,7 +153,9 @@ class Soak:
 
     def check_epoch(self, numbers: list[int]) -> None:
         if sorted(numbers) != list(range(self.count)):
-            raise AssertionError(f"an epoch of {self.kind} had {len(numbers)} samples, {len(set(numbers))} of them once")
+            raise AssertionError(
+                f"an epoch of {self.kind} had {len(numbers)} samples, {len(set(numbers))} of them once"
+            )
         self.counts["epochs"] += 1
 
     # What happens, at random, each with a loader that is open.
