@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asyncloader.datasets.base import LoadContext, located
 from asyncloader.datasets.images import ImageRecordDataset, split_image_record
 from asyncloader.decoders import MAX_PIXELS, Color
-from asyncloader.errors import CorruptRecordError, MissingFileError
+from asyncloader.errors import CorruptRecordError, DecodeError, MissingFileError
 
 __all__ = ["FaceRecordDataset"]
 
 #: Labels are read for counting in steps of this many records.
 _STEP = 1024
+
+_MOST_PEOPLE = 2.0**62
 
 
 class FaceRecordDataset(ImageRecordDataset):
@@ -93,6 +96,12 @@ class FaceRecordDataset(ImageRecordDataset):
         records: list[int] = self._records[np.asarray(positions, np.int64)].tolist()
         return records
 
+    def _load_ordinary(self, records: Sequence[int], labels: NDArray[np.float32], context: LoadContext) -> list[int]:
+        rest = super()._load_ordinary(records, labels, context)
+        odd = np.flatnonzero(~_is_identity(labels))
+        labels[odd] = 0
+        return rest + odd.tolist()  # whose labels are refused on the way for all others
+
     def _labels(self, labels: NDArray[np.float32]) -> NDArray[np.int64]:
         return labels.astype(np.int64)
 
@@ -112,13 +121,27 @@ class FaceRecordDataset(ImageRecordDataset):
     def _count_people(self) -> int:
         highest = -1
         for start in range(0, len(self), _STEP):
-            records = self._records_of(range(start, min(start + _STEP, len(self))))
-            for payload in self.files.read_many(records):
+            positions = range(start, min(start + _STEP, len(self)))
+            for position, payload in zip(positions, self.files.read_many(self._records_of(positions)), strict=True):
                 if isinstance(payload, Exception):
                     raise payload
-                highest = max(highest, int(_identity(split_image_record(payload)[0])))
+                try:
+                    highest = max(highest, int(_identity(split_image_record(payload)[0])))
+                except DecodeError as error:
+                    raise located(error, self.locate(position), position) from error
         return highest + 1
 
 
+def _is_identity(label: NDArray[np.float32] | np.float32) -> Any:
+    """Whether labels are whole numbers that an int can hold; NaN and infinity are not."""
+    return (np.abs(label) < _MOST_PEOPLE) & (label == np.trunc(label))
+
+
 def _identity(label: Any) -> np.int64:
-    return np.int64(label if label.ndim == 0 else label[0])
+    first = label if label.ndim == 0 else label[0]
+    if not _is_identity(first):
+        raise DecodeError(
+            f"its identity is {first}, where a whole number was expected: the record is damaged, or the set is none of "
+            "faces (ImageRecordDataset gives labels as they are)"
+        )
+    return np.int64(first)

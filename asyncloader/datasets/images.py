@@ -237,10 +237,11 @@ class ImageRecordDataset(Dataset):
                 continue
             try:
                 label, picture = split_image_record(memoryview(data)[begin:end])
+                label = self._label(label)
             except DecodeError as error:
                 yield place, error, None
             else:
-                yield place, picture, self._label(label)
+                yield place, picture, label
 
     def _labels(self, labels: NDArray[np.float32]) -> NDArray[Any]:
         """Give the samples' labels, from records' that are scalars."""
