@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tempfile
 from types import TracebackType
 from typing import Self
@@ -120,9 +121,16 @@ class AtomicFile:
             self._close()
             os.chmod(self._temporary, self._final_mode())
             os.replace(self._temporary, self._target)
-        except BaseException:
+        except BaseException as error:
             self._close()
             _remove(self._temporary)
+            if sys.platform == "win32" and isinstance(error, PermissionError) and os.path.exists(self._target):
+                raise PermissionError(
+                    error.errno,
+                    "the file could not be replaced, which Windows refuses while it is open; it is as it was. Close "
+                    "the datasets, readers and programs that have it open",
+                    self.path,
+                ) from error
             raise
         if sync:
             _sync_folder(os.path.dirname(self._target))
