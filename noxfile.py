@@ -111,14 +111,15 @@ def jax(session: nox.Session) -> None:
     session.run("pytest", *pytest_arguments(session, "jax"), env=devices)
 
 
-@nox.session(default=False)
+@nox.session
 def windows(session: nox.Session) -> None:
     """The suite on CPython for Windows, under Wine."""
     if sys.platform == "win32":
         session.skip("this is Windows: the session `tests` is it")
     wine = shutil.which("wine64", path=os.pathsep.join([os.environ["PATH"], "/usr/lib/wine"])) or shutil.which("wine")
     if wine is None:
-        session.skip("Wine is not here: on Debian and Ubuntu it is the package wine64")
+        session.skip("CPython for Windows needs Wine, which is not here: Debian and Ubuntu have it as wine64")
     session.install("packaging", "pip>=24")
     run = ["python", "scripts/windows_tests.py", wine, str(Path(session.virtualenv.location) / "windows")]
-    session.run(*run, *pytest_arguments(session))
+    # Most of the time is spent waiting for Wine to start a process, so two at once.
+    session.run(*run, *pytest_arguments(session), "-n2", "--timeout=120")
