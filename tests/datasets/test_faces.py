@@ -38,9 +38,9 @@ def test_an_identity_that_is_no_whole_number_costs_its_record_alone(
     with pytest.raises(DecodeError, match=f"position {BAD}, key {BAD}, byte offset .* identity is ") as caught:
         list(al.DataLoader(faces, 16, **workers))
     assert caught.value.position == BAD
-    with al.DataLoader(faces, 16, on_error="skip", **workers) as loader:
-        with pytest.warns(LoaderWarning, match=f"position {BAD}"):
-            batches = list(loader)
+    loader = al.DataLoader(faces, 16, on_error="skip", **workers)
+    with loader, pytest.warns(LoaderWarning, match=f"position {BAD}"):
+        batches = list(loader)
     identities = np.concatenate([labels for _, labels in batches])
     assert identities.tolist() == [number for number in range(COUNT) if number != BAD]
     assert identities.dtype == np.int64
