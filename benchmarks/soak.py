@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import math
 import os
 import sys
 import tempfile
@@ -81,13 +82,21 @@ class Usage(NamedTuple):
         children = workers()
         return cls(
             time.monotonic() - start,
-            this.memory_info().rss / 1e6,
-            sum(child.memory_info().rss for child in children) / 1e6,
+            resident(this),
+            sum(map(resident, children)),
             this.num_fds() if os.name == "posix" else this.num_handles(),
             threading.active_count(),
             segments(),
             len(children),
         )
+
+
+def resident(process: psutil.Process) -> float:
+    """Megabytes that a process has in memory."""
+    try:
+        return process.memory_info().rss / 1e6  # type: ignore[no-any-return]
+    except psutil.Error:  # it ended at this moment
+        return 0.0
 
 
 def workers() -> list[psutil.Process]:
@@ -239,7 +248,7 @@ class Soak:
                 for victim in victims:
                     with contextlib.suppress(psutil.Error):
                         victim.kill()
-                        self.counts["workers killed"] += 1
+                        self.counts["kills survived"] += 1
 
     @contextlib.asynccontextmanager
     async def killing(self) -> AsyncIterator[None]:
@@ -268,9 +277,10 @@ class Soak:
         start = time.monotonic()
         arguments = self.arguments() | {"batch_size": 32, "num_workers": 2, "threads_per_worker": 1, "prefetch": 4}
         async with al.AsyncDataLoader(self.pictures.dataset, **arguments) as loader:
+            await self.two_at_once(loader)  # which takes as many blocks of shared memory as it will ever need
             while time.monotonic() < start + seconds:
                 async with self.killing():
-                    for _ in range(len(acts)):
+                    for _ in range(len(acts) // 2):
                         await acts[int(self.rng.integers(len(acts)))](loader)
                 await self.whole(loader)  # after it, all workers of the open loader are there again
                 self.kept.clear()
@@ -287,38 +297,58 @@ class Soak:
                 break
         return Usage.now(start)
 
-    def slopes(self) -> dict[str, tuple[float, float, float]]:
-        """Of each thing held: the median, the slope an hour after the start-up, and what that is over the whole time.
-
-        The slope is Theil and Sen's, the median over all pairs of looks, which single peaks do not move.
-        """
+    def slopes(self) -> dict[str, Slope]:
+        """How each thing held changed after the start-up."""
         looks = np.array(self.usage[len(self.usage) // 5 :], float)
-        later, earlier = np.triu_indices(len(looks), 1)[::-1]
-        steps = looks[later] - looks[earlier]
-        slopes = np.median(steps[:, 1:] / steps[:, :1], axis=0) if len(looks) > 1 else np.zeros(len(FLAT))
-        length = looks[-1, 0] - looks[0, 0]
-        middles = np.median(looks[:, 1:], axis=0)
+        length = max(looks[-1, 0] - looks[0, 0], 1.0)
         return {
-            name: (float(middle), float(slope) * 3600, float(slope) * length)
-            for name, middle, slope in zip(FLAT, middles, slopes, strict=True)
+            name: Slope.of(looks[:, 0], looks[:, column], FLAT[name] / length) for column, name in enumerate(FLAT, 1)
         }
+
+
+class Slope(NamedTuple):
+    """How something changes: its median, what it gains in an hour, and whether that is a leak."""
+
+    middle: float
+    hourly: float
+    verdict: str
+
+    @classmethod
+    def of(cls, seconds: NDArray[np.float64], values: NDArray[np.float64], most: float) -> Slope:
+        """Theil and Sen's slope, the median over all pairs of looks, which single peaks do not move.
+
+        It is a leak if it is more than `most` in a second, and chance alone, by Kendall's test, would make so few of
+        the pairs fall in one of a thousand runs at most. Of fewer than seven looks chance makes anything.
+        """
+        count = len(values)
+        earlier, later = np.triu_indices(count, 1)
+        slopes = np.sort((values[later] - values[earlier]) / (seconds[later] - seconds[earlier]))
+        chance = 3.1 * (count * (count - 1) * (2 * count + 5) / 18) ** 0.5
+        lowest = math.floor((len(slopes) - chance) / 2)
+        slope = float(np.median(slopes)) if len(slopes) else 0.0
+        if slope <= most:
+            verdict = "flat"
+        elif lowest < 0:
+            verdict = "too short a run to tell"
+        else:
+            verdict = "GROWS" if slopes[lowest] > 0 else "flat"
+        return cls(float(np.median(values)), slope * 3600, verdict)
 
 
 def table(soaks: list[Soak]) -> tuple[list[str], bool]:
     """Give the lines of the table, and whether all is flat."""
     lines = [f"| | {' | '.join(soak.kind for soak in soaks)} |", "| --- |" + " --- |" * len(soaks)]
     names = ["seconds", "epochs", "passes broken off", "resumed", "loaders opened", "batches", "samples checked"]
-    for name in [*names, "workers killed"]:
+    for name in [*names, "kills survived"]:
         lines.append(f"| {name} | {' | '.join(f'{soak.counts[name]:,}' for soak in soaks)} |")
     flat = True
     slopes = [soak.slopes() for soak in soaks]
-    for name, most in FLAT.items():
+    for name in FLAT:
         unit = " MB" if "memory" in name else ""
         cells = []
         for kind in slopes:
-            middle, hourly, grown = kind[name]
-            flat &= grown < most
-            verdict = "flat" if grown < most else "GROWS"
+            middle, hourly, verdict = kind[name]
+            flat &= verdict != "GROWS"
             cells.append(f"{middle:,.0f}{unit}, {hourly:+.1f}{unit} an hour: {verdict}")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines, flat

@@ -123,7 +123,6 @@ def test_a_sample_that_ends_its_worker_is_named_with_the_exit_status() -> None:
     with (
         pytest.raises(WorkerCrashedError, match=r"position 2 .*exit status 7") as caught,
         al.DataLoader(Acting(8, {2}, exits), 4, **PROCESSES) as loader,
-        pytest.warns(LoaderWarning),
     ):
         list(loader)
     assert "signal" not in str(caught.value)

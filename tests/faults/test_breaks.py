@@ -30,6 +30,13 @@ class Images:
         return np.full(SHAPE, position, np.int32), position
 
 
+def _resident(process: psutil.Process) -> int:
+    try:
+        return process.memory_info().rss
+    except psutil.Error:  # it ended at this moment
+        return 0
+
+
 class Held(NamedTuple):
     """What this process and its workers hold."""
 
@@ -54,7 +61,7 @@ class Held(NamedTuple):
             len(processes) - 1,
             len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0,
             len(shared_blocks()) if sys.platform == "linux" else 0,
-            sum(process.memory_info().rss for process in processes),
+            sum(map(_resident, processes)),
         )
 
     def is_as(self, earlier: Held, blocks: int = 0) -> bool:

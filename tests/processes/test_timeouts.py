@@ -39,7 +39,7 @@ def test_a_timeout_names_the_batch_and_its_positions_and_ends_the_worker(action:
         batches = iter(loader)
         assert numbers([next(batches)]) == [0, 1, 2, 3]
         stuck = [worker.pid for worker in worker_processes()]
-        with pytest.raises(LoaderTimeoutError, match=rf"batch 1 of epoch 0 \(positions 4, 5, 6, 7\).*{TIMEOUT} s"):
+        with pytest.raises(LoaderTimeoutError, match=rf"batch 1 of epoch 0 \(positions 4, 5, 6, 7\).*{TIMEOUT:g} s"):
             next(batches)
         assert gone(stuck)
 
