@@ -1,8 +1,8 @@
 """A dataset that threads can share: MXNet's objects that they cannot are found in it and replaced, in a copy.
 
 Two kinds of objects are not fit for threads. A reader of records (``mxnet.recordio``) has one file position: a thread
-that seeks moves it under another that is about to read. A hybrid block builds its graph at the first call, in its own
-attributes: two threads that come first together leave it half built.
+that seeks moves it under another that is about to read. A hybrid block that is compiled builds its graph at the first
+call, in its own attributes, and MXNet says of the compiled graph (``CachedOp``) that it is for one thread.
 """
 
 from __future__ import annotations
@@ -92,18 +92,19 @@ class _ThreadsReader(recordio.MXIndexedRecordIO):
 
 
 class _GuardedBlock:
-    """A hybrid block whose graph is built by one thread, while no other block's is."""
+    """A compiled block that is called by one thread at a time, while no other is: a graph is built at the first call.
 
-    _building = threading.Lock()
+    A call hands operations to MXNet's engine, which executes them later, several at once.
+    """
+
+    _calling = threading.Lock()
 
     def __init__(self, block: Any) -> None:
         self._block = block
 
     def __call__(self, *inputs: Any) -> Any:
-        if self._block._cached_op is None:
-            with self._building:
-                return self._block(*inputs)
-        return self._block(*inputs)
+        with self._calling:
+            return self._block(*inputs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._block, name)
