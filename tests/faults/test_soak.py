@@ -18,8 +18,9 @@ pytestmark = [pytest.mark.posix, pytest.mark.skipif(not sys.platform.startswith(
 SOAK = Path(ROOT, "benchmarks", "soak.py")
 
 
+@pytest.mark.timeout(240)
 def test_batches_stay_right_and_nothing_grows_under_breaks_kills_and_epochs() -> None:
-    out, err, status = run_python(str(SOAK), "--minutes", "0.5", "--records", "500")
+    out, err, status = run_python(str(SOAK), "--minutes", "0.5", "--records", "500", timeout=200)
     assert (status, err) == (0, ""), out
     rows = dict(re.findall(r"^\| ([a-z' ]+) \| (.*) \|$", out, re.MULTILINE))
     for name in ("epochs", "batches", "samples checked"):

@@ -94,7 +94,7 @@ LISTS = [b"0\t1.0\ta/b.jpg\n1\t0\tc.jpg\n", b"437\t3.5\t1\t2\td\xc3\xa9.png", b"
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 

@@ -126,7 +126,9 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, **(more or {})}
 
 
-def run_python(*arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None) -> tuple[str, str, int]:
+def run_python(
+    *arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None, timeout: float = 50
+) -> tuple[str, str, int]:
     """Run a Python of its own to its end; its output, its errors, its exit status."""
     run = subprocess.run(
         [sys.executable, *arguments],
@@ -134,7 +136,7 @@ def run_python(*arguments: str, stdin: str | None = None, env: Mapping[str, str]
         env=environment(env),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=timeout,
     )
     return run.stdout, run.stderr, run.returncode
 
